@@ -1,0 +1,1 @@
+"""Everything that attaches to a module, and lets go of it."""
