@@ -42,8 +42,8 @@ gallery: $(VENV)/.installed ## the pictures of the README
 	cp $(DEMO)/mobilenet_v2_features_chelsea_gradcam_285-Egyptian-cat.png .gallery/egyptian-cat.png
 	$(BIN)/hookscope gradcam sample_images/coffee.png $(MODEL) --top-k 3 --view sheet -o $(DEMO)
 	cp $(DEMO)/mobilenet_v2_features_coffee_gradcam_sheet.png .gallery/espresso-sheet.png
-	$(BIN)/hookscope gradcam sample_images/camera.png $(MODEL) -l features.13 -l features --fuse --method layercam --flip -o $(DEMO)
-	cp $(DEMO)/mobilenet_v2_features.13-features_camera_layercam_872-tripod.png .gallery/tripod-fused.png
+	$(BIN)/hookscope gradcam sample_images/chelsea.png $(MODEL) --compare layercam --compare eigencam -o $(DEMO)
+	cp $(DEMO)/mobilenet_v2_features_chelsea_gradcam_layercam_eigencam_sheet.png .gallery/methods.png
 	$(BIN)/hookscope capture sample_images/coffee.png $(MODEL) -l features.13 --what gradient --top 12 --cols 6 -o $(DEMO)
 	cp $(DEMO)/mobilenet_v2_features.13_coffee_gradient.png .gallery/gradients.png
 

@@ -40,9 +40,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cat = open_image(ROOT / "sample_images" / "chelsea.png")
     cat.save(folder / "photos" / "cat.jpg")
     cat.rotate(180).save(folder / "photos" / "more" / "tac.jpg")
-    network = torchvision.models.resnet18(num_classes=3)
-    state = {f"module.{name}": tensor for name, tensor in network.state_dict().items()}
-    torch.save({"epoch": 4, "state_dict": state}, folder / "best.pth")
+    for name in ("best", "epoch5"):
+        network = torchvision.models.resnet18(num_classes=3)
+        state = {f"module.{name}": tensor for name, tensor in network.state_dict().items()}
+        torch.save({"epoch": 4, "state_dict": state}, folder / f"{name}.pth")
+    for kind in ("cat", "dog"):
+        (folder / "val" / kind).mkdir(parents=True)
+        cat.save(folder / "val" / kind / "1.jpg")
     (folder / "classes.txt").write_text("cat\ndog\nbird\n")
     (folder / "net.py").write_text(
         textwrap.dedent(
@@ -151,9 +155,9 @@ def test_there_are_python_examples():
 
 def test_every_flag_that_the_readme_names_is_in_the_help(environment):
     helps = ""
-    for command in ("list-layers", "capture", "gradcam"):
+    for command in ((), ("list-layers",), ("capture",), ("gradcam",)):
         helps += subprocess.run(
-            [sys.executable, "-m", "hookscope", command, "--help"],
+            [sys.executable, "-m", "hookscope", *command, "--help"],
             env={**environment, "COLUMNS": "200"},
             capture_output=True,
             text=True,

@@ -14,6 +14,7 @@ import hookscope.cli.gradcam as gradcam
 import hookscope.cli.list_layers as list_layers
 from hookscope import __version__
 from hookscope.cli.console import Console, silence_stdout
+from hookscope.cli.quick_help import hasten_help
 from hookscope.cli.signals import Interrupted
 from hookscope.cli.spreading import spread
 from hookscope.cli.status import ExitCode
@@ -29,7 +30,6 @@ EPILOG = (
 app = typer.Typer(
     name="hookscope",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,6 +65,11 @@ def run(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = sys.argv[1:] if arguments is None else arguments
     _make_streams_usable()
+    if os.environ.get("_HOOKSCOPE_COMPLETE", "").startswith("complete_"):
+        from hookscope.cli.completion_shells import complete
+
+        return complete(app)
+    hasten_help(arguments)
     try:
         result: Any = app(args=arguments, prog_name="hookscope", standalone_mode=False)
         sys.stdout.flush()

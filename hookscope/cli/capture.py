@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
+from hookscope.cli.completing import colormap_names
 from hookscope.cli.console import Console
 from hookscope.cli.opening import model_arguments, preprocessing_of, store_arguments
 from hookscope.cli.options import (
@@ -68,6 +69,7 @@ class GridFlags:
             "--cmap",
             help="Any matplotlib colormap. Default: viridis; RdBu_r for gradients.",
             metavar="NAME",
+            autocompletion=colormap_names,
             rich_help_panel="Output",
         ),
     ] = None

@@ -6,10 +6,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
-from typing import Protocol, TextIO
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from hookscope.errors import HookscopeError
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+
+    from hookscope.cli.bar import Bar
 
 
 class Advance(Protocol):
@@ -26,6 +32,7 @@ class Console:
     err: TextIO
     quiet: bool = False
     verbose: bool = False
+    _bar: Bar | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def of_process(cls, *, quiet: bool = False, verbose: bool = False) -> Console:
@@ -45,10 +52,16 @@ class Console:
         """Whether stdout is a terminal whose user wants colour."""
         return self.out.isatty() and not os.environ.get("NO_COLOR")
 
+    @cached_property
+    def terminal(self) -> RichConsole:
+        """stderr for what is drawn: the bar, and pictures above it."""
+        from rich.console import Console as RichConsole
+
+        return RichConsole(file=self.err, no_color=bool(os.environ.get("NO_COLOR")))
+
     def data(self, line: str) -> None:
         """One line of data, there at once for whoever reads the pipe."""
-        self.out.write(f"{line}\n")
-        self.out.flush()
+        self._write(self.out, line)
 
     def note(self, text: str) -> None:
         """Something worth knowing, unless the user asked for quiet."""
@@ -69,8 +82,13 @@ class Console:
         self._say(f"  {text}")
 
     def _say(self, text: str) -> None:
-        self.err.write(f"{text}\n")
-        self.err.flush()
+        self._write(self.err, text)
+
+    def _write(self, stream: TextIO, line: str) -> None:
+        if self._bar is not None and stream.isatty():
+            self._bar.make_way()
+        stream.write(f"{line}\n")
+        stream.flush()
 
     @contextmanager
     def progress(self, total: int, what: str) -> Iterator[Advance]:
@@ -78,25 +96,13 @@ class Console:
         if self.quiet or total < 2 or not self.err.isatty():
             yield lambda count=1: None
             return
-        from rich.console import Console as RichConsole
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+        from hookscope.cli.bar import Bar
 
-        bar = Progress(
-            "{task.description}",
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=RichConsole(file=self.err, no_color=bool(os.environ.get("NO_COLOR"))),
-            redirect_stdout=False,
-            transient=True,
-        )
-        with bar:
-            task = bar.add_task(what, total=total)
-
-            def advance(count: int = 1) -> None:
-                bar.advance(task, count)
-
-            yield advance
+        with Bar(self.terminal, total, what) as self._bar:
+            try:
+                yield self._bar.advance
+            finally:
+                self._bar = None
 
     def counter(self, what: str) -> Callable[[int, int], None] | None:
         """Shows ``done`` of ``total`` steps within one picture, on one line of the terminal."""

@@ -19,16 +19,26 @@ from hookscope.cli.options import (
     RunFlags,
     TalkFlags,
 )
+from hookscope.cli.questions import (
+    asked_of,
+    count_classes,
+    layers_of,
+    look_of,
+    methods_of,
+    rival_of,
+    truths_of,
+)
 from hookscope.cli.signals import signals
-from hookscope.errors import ModelError, UsageError
+from hookscope.cli.trust_flags import TrustFlags
+from hookscope.errors import UsageError
 
 if TYPE_CHECKING:
     from hookscope.cli.running import Tally
-    from hookscope.layers.addresses import Address, Selection
     from hookscope.layers.probe import Probe
     from hookscope.models.opening import OpenedModel
     from hookscope.output.records import Record
     from hookscope.run.pipeline import Engine, Job
+    from hookscope.run.truth import Truths
 
 
 def command(
@@ -43,6 +53,7 @@ def command(
     preprocessing: PreprocessingFlags,
     layers: LayerFlags,
     question: QuestionFlags,
+    trust: TrustFlags,
     look: OverlayFlags,
     output: OutputFlags,
     run: RunFlags,
@@ -70,21 +81,19 @@ def command(
     with signals() as caught, console.alone_on_stdout():
         share = share_of(console, inputs, output, run)
         from hookscope.layers.probe import probe
-        from hookscope.maps.cam import check_method
         from hookscope.models.opening import open_model
         from hookscope.output.store import Store
-        from hookscope.render.palette import lut
+        from hookscope.run.asking import Asking
         from hookscope.run.clock import Clock
         from hookscope.run.desk import Desk
         from hookscope.run.engine import engine_for
-        from hookscope.run.explaining import Asked, Explaining
-        from hookscope.run.heat_pictures import Look
+        from hookscope.run.explaining import Explaining
+        from hookscope.run.extremes import on_one_scale
+        from hookscope.run.heat_files import HeatFiles
+        from hookscope.run.heat_summary import Summary
         from hookscope.run.unanswered import unanswered
 
-        lut(look.cmap)
-        methods = tuple(dict.fromkeys(question.method or ("gradcam",)))
-        for method in methods:
-            check_method(method)
+        methods, drawn = methods_of(question, trust), look_of(look, trust)
         clock = Clock()
         with clock.stage("model"):
             opened = open_model(model.model, **model_arguments(flags))
@@ -92,46 +101,44 @@ def command(
                 console.note(opened.account.line())
             feed = preprocessing_of(preprocessing, opened.preprocessing)
             seen = probe(opened.module, feed.input_size)
-            addresses, missing = _layers(layers, opened, seen)
-            classes = _count_classes(seen)
-            if classes and opened.labels and len(opened.labels) != classes:
-                console.note(
-                    f"note: {len(opened.labels)} class names for a model of {classes} classes"
-                )
-        asked = Asked(
-            classes=_classes(question.class_, opened, seen),
-            top_k=question.top_k,
-            methods=methods,
-            fuse=question.fuse,
-            smooth=question.smooth,
-            flip=question.flip,
-            output_key=question.output_key,
-            seed=flags.seed,
-            precision=flags.precision,
-        )
-        views = tuple(view.value for view in look.view or ())
-        drawn = Look(
-            views=views or ("overlay",),
-            format=look.format,
-            figure=look.figure,
-            alpha=look.alpha,
-            cmap=look.cmap,
-            max_side=look.max_side,
+            addresses, missing = layers_of(layers, opened, seen)
+            truths, opened = truths_of(trust, share, opened, seen)
+            _tell_odd(console, opened, seen, truths)
+            rival = rival_of(trust, model.model, flags, opened, console)
+        # Several pictures have a bar of their own.
+        steps = console.counter("channels") if len(share.samples) == 1 else None
+        asking = Asking(
+            opened,
+            addresses,
+            {str(info.address): info.layout for info in seen.tensors},
+            asked_of(question, methods, flags, opened, seen),
+            evaluate=trust.evaluate or bool(trust.compare),
+            rival=rival,
+            truths=truths,
+            progress=steps,
         )
         store = Store(output.out, **store_arguments(output, share))
         desk = Desk(store, opened, feed, "gradcam")
-        # Several pictures have a bar of their own.
-        steps = console.counter("channels") if len(share.samples) == 1 else None
-        job = Explaining(
-            opened, feed, addresses, seen, asked, drawn, output.save, desk, clock, steps
+        files = HeatFiles(
+            desk, opened.labels, drawn, methods, output.save, rival.name if rival else None
         )
+        foreseeable = not question.fuse and seen.problem is None
+        job = Explaining(opened, feed, asking, drawn, files, desk, clock, foreseeable)
 
         def engine_of(job: Job) -> Engine:
             return engine_for(job, opened, len(share.samples), run.batch_size, console.note)
 
         if look.scale == "shared":
-            job = job.on_one_scale(engine_of, share.samples)
-        engine = engine_of(job)
+            job = on_one_scale(job, engine_of, share.samples)
+        engine, summary = engine_of(job), Summary()
+
+        last = ""
+
+        def describe(record: Record) -> str | None:
+            nonlocal last
+            summary.add(record)
+            before, last = last, _sentence(record) or ""
+            return last if last != before else None  # another method says the same
 
         def afterwards(tally: Tally) -> list[Record]:
             said = unanswered(opened.module, missing, seen, tally.fired)
@@ -140,61 +147,18 @@ def command(
                     console.note(f"note: {selection.layer} {sentence}")
             return [desk.layer_failure(one, sentence) for one, sentence in said if one.exact]
 
-        runner = Runner(console, engine, store, output, run, _sentence, afterwards)
+        runner = Runner(
+            console, engine, store, output, run, describe, afterwards, summary=summary.sentences
+        )
         return runner.over(share, caught)
 
 
-def _layers(
-    flags: LayerFlags, opened: OpenedModel, seen: Probe
-) -> tuple[list[Address], list[Selection]]:
-    """The layers to explain, and the selections that the probe saw nothing of."""
-    from hookscope.layers.addresses import chosen, select
-
-    if not flags.layer and not flags.type:
-        if seen.cam_default is None:
-            raise ModelError(
-                "no layer of this model can be chosen by itself for a heatmap"
-                + (f": {seen.problem}" if seen.problem else ""),
-                "Name one with --layer; `hookscope list-layers` shows them.",
-            )
-        return _addresses(select(opened.module, [seen.cam_default])), []
-    selections = select(opened.module, flags.layer or (), flags.type or ())
-    if seen.problem:
-        return _addresses(selections), []
-    taken, missing = chosen(selections, [info.address for info in seen.tensors])
-    flat = {info.address: info for info in seen.tensors if not info.layout.spatial}
-    for address in taken:
-        if address in flat and any(one.exact and one.covers(address) for one in selections):
-            shape = "x".join(str(side) for side in flat[address].shape)
-            raise ModelError(
-                f"layer {address} has no map: its output is {shape}, not channels over a height "
-                "and a width",
-                f"{seen.cam_default} has one." if seen.cam_default else "",
-            )
-    spatial = [address for address in taken if address not in flat]
-    if not spatial and not missing:
-        raise ModelError("no output of the chosen layers is channels over a height and a width")
-    return spatial, missing
-
-
-def _addresses(selections: list[Selection]) -> list[Address]:
-    from hookscope.layers.addresses import Address
-
-    return [Address(one.layer, one.call, one.item) for one in selections]
-
-
-def _classes(texts: list[str] | None, opened: OpenedModel, seen: Probe) -> tuple[int, ...] | None:
-    if not texts:
-        return None
-    # Where nothing tells, the network itself refuses what it does not have.
-    count = _count_classes(seen) or len(opened.labels) or 1 << 30
-    return tuple(dict.fromkeys(opened.labels.find(text, count) for text in texts))
-
-
-def _count_classes(seen: Probe) -> int | None:
-    if len(seen.output) == 1 and len(seen.output[0]) == 2:
-        return max(2, seen.output[0][1])  # one logit tells two classes apart
-    return None
+def _tell_odd(console: Console, opened: OpenedModel, seen: Probe, truths: Truths | None) -> None:
+    classes = count_classes(seen)
+    if classes and opened.labels and len(opened.labels) != classes:
+        console.note(f"note: {len(opened.labels)} class names for a model of {classes} classes")
+    if truths and truths.note:
+        console.note(f"note: {truths.note}")
 
 
 def _sentence(record: Record) -> str | None:

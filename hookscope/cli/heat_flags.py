@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
+from hookscope.cli.completing import class_names, colormap_names, method_names
+
 
 class View(str, Enum):
     """A picture that a heatmap can become."""
@@ -34,6 +36,7 @@ class QuestionFlags:
             "--class",
             help="Index, name, or a unique part of a name. Repeatable. Default: the predicted one.",
             metavar="CLASS",
+            autocompletion=class_names,
         ),
     ] = None
     top_k: Annotated[
@@ -47,6 +50,7 @@ class QuestionFlags:
             help="gradcam, gradcam++, hirescam, xgradcam, layercam, eigencam, eigengradcam, "
             "scorecam or ablationcam. Repeatable. Default: gradcam.",
             metavar="NAME",
+            autocompletion=method_names,
         ),
     ] = None
     fuse: Annotated[bool, _question("--fuse", help="One map: the mean over the layers.")] = False
@@ -91,4 +95,12 @@ class OverlayFlags:
     alpha: Annotated[
         float, _look("--alpha", help="Weight of the heat, 0 to 1.", metavar="A", min=0.0, max=1.0)
     ] = 0.6
-    cmap: Annotated[str, _look("--cmap", help="Any matplotlib colormap.", metavar="NAME")] = "turbo"
+    cmap: Annotated[
+        str,
+        _look(
+            "--cmap",
+            help="Any matplotlib colormap.",
+            metavar="NAME",
+            autocompletion=colormap_names,
+        ),
+    ] = "turbo"

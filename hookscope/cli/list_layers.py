@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from hookscope.cli.completing import model_names
 from hookscope.cli.console import Console
 from hookscope.cli.opening import input_size_of, model_arguments
 from hookscope.cli.options import LayerFlags, ModelFlags, TalkFlags
@@ -31,6 +32,7 @@ def command(
             "or a torch.export archive.",
             envvar="HOOKSCOPE_MODEL",
             metavar="[MODEL]",
+            autocompletion=model_names,
         ),
     ] = "resnet18",
     format: Annotated[

@@ -10,6 +10,16 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
+from hookscope.cli.completing import layer_names, model_names, type_names, weights_names
+
+
+def _drawable(wanted: bool) -> bool:
+    if wanted:
+        from hookscope.cli.showing import require_library
+
+        require_library()
+    return wanted
+
 
 def _flag(panel: str, *names: str, help: str, **more: Any) -> Any:
     # Text in brackets would be taken for markup by the help's renderer.
@@ -30,6 +40,7 @@ class ModelName:
             "or a torch.export archive.",
             envvar="HOOKSCOPE_MODEL",
             metavar="SPEC",
+            autocompletion=model_names,
         ),
     ] = "resnet18"
 
@@ -47,6 +58,7 @@ class ModelFlags:
             help="A torchvision weights name (DEFAULT, IMAGENET1K_V1, ...) or 'none' for random "
             "ones. Default: DEFAULT, or none with --checkpoint.",
             metavar="NAME",
+            autocompletion=weights_names,
         ),
     ] = None
     checkpoint: Annotated[
@@ -159,6 +171,7 @@ class LayerFlags:
             help="A name (with @N for its Nth call, [i] for an item of its output), "
             "or a glob: 'layer4.*'. Repeatable.",
             metavar="PATTERN",
+            autocompletion=layer_names,
         ),
     ] = None
     type: Annotated[
@@ -169,6 +182,7 @@ class LayerFlags:
             "-t",
             help="Only modules of this class. Repeatable.",
             metavar="CLASS",
+            autocompletion=type_names,
         ),
     ] = None
 
@@ -213,6 +227,15 @@ class OutputFlags:
             "--report",
             help="Write index.html: a page to leaf through, filter and sort all that the folder "
             "holds, earlier runs included.",
+        ),
+    ] = False
+    show: Annotated[
+        bool,
+        _flag(
+            "Output",
+            "--show",
+            help="Draw each result on the terminal too (extra: show).",
+            callback=_drawable,
         ),
     ] = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,11 +17,12 @@ from hookscope.errors import HookscopeError, OutputError, UsageError
 from hookscope.images.inputs import Inputs, Source, expand
 from hookscope.output.manifest import made_by_us
 from hookscope.output.names import Sample, settle
-from hookscope.output.records import Record, dumps
+from hookscope.output.records import Record, dumps, shows_nothing
 from hookscope.output.store import FolderLostError
 from hookscope.run.shard import Shard, choose, launch, refuse_shared_stdin
 
 if TYPE_CHECKING:
+    from hookscope.cli.showing import Screen
     from hookscope.output.store import Store
     from hookscope.run.pipeline import Engine
 
@@ -86,7 +87,7 @@ class Tally:
             where = one_line(record["image"] or record["layer"] or record["command"])
             self.failures.append(f"{where}: {record['error']}")
             return
-        if status == "degenerate" and strict:
+        if strict and shows_nothing(record):
             where = one_line(f"{record['image']}: {record['layer']}")
             self.failures.append(f"{where}: {record['reason']}")
         if record["layer"] and record["call"]:
@@ -111,8 +112,8 @@ class Runner:
     """Runs the engine over the pictures and prints each record as it comes.
 
     ``describe`` gives the line on stderr for a record; ``afterwards`` the records that only the
-    whole run can give, such as those of layers that never ran. ``gathering``: where the pictures
-    have no files of their own.
+    whole run can give, such as those of layers that never ran; ``summary`` the lines on stderr at
+    its end. ``gathering``: where the pictures have no files of their own.
     """
 
     console: Console
@@ -123,6 +124,7 @@ class Runner:
     describe: Callable[[Record], str | None]
     afterwards: Callable[[Tally], list[Record]]
     gathering: Gathering | None = None
+    summary: Callable[[], Iterable[str]] = tuple
 
     def over(self, share: Share, signals: Signals) -> int:
         """The exit code of the whole run."""
@@ -155,19 +157,20 @@ class Runner:
         doing anything."""
         total = len(share.samples)
         stopping = self.engine.stopping
+        screen = self._screen(share)
         try:
             with (
                 closing(self.engine.run(share.samples)) as results,
                 self.console.progress(total if share.leads else 0, "pictures") as advance,
             ):
                 for records in self.gathering.taken(results) if self.gathering else results:
-                    self._take(records, tally)
+                    self._take(records, tally, screen)
                     tally.pictures += 1
                     advance()
                     if self.run.fail_fast and tally.failures:
                         stopping.set()
             if total and not stopping.is_set():
-                self._take(self.afterwards(tally), tally)
+                self._take(self.afterwards(tally), tally, None)
                 for path in self.gathering.publish() if self.gathering else ():
                     self._tell_path(path)
         except HookscopeError as error:
@@ -176,7 +179,15 @@ class Runner:
             return error
         return None
 
-    def _take(self, records: list[Record], tally: Tally) -> None:
+    def _screen(self, share: Share) -> Screen | None:
+        """Where results are shown, if that was asked for and there will be pictures."""
+        if not self.output.show or self.store.dry_run or self.gathering or not share.leads:
+            return None
+        from hookscope.cli.showing import Screen
+
+        return Screen.of(self.console)
+
+    def _take(self, records: list[Record], tally: Tally, screen: Screen | None) -> None:
         printed: set[str] = set()  # a sheet belongs to the records of all its classes
         for record in records:
             tally.count(record, strict=self.run.strict)
@@ -189,6 +200,8 @@ class Runner:
                     if path not in printed:
                         printed.add(path)
                         self.console.data(path)
+            if screen is not None and record["status"] != "skipped":
+                screen.show(record["files"])
             said = self.describe(record)
             if said:
                 self.console.note(said)
@@ -218,6 +231,8 @@ class Runner:
     def _sum_up(self, tally: Tally) -> None:
         for stage, seconds in self.engine.job.clock.seconds.items():
             self.console.detail(f"{stage}: {seconds:.2f} s")
+        for sentence in self.summary():
+            self.console.note(sentence)
         if tally.statuses.get("skipped"):
             self.console.note(f"there already, skipped: {tally.statuses['skipped']}")
         if not tally.failures:

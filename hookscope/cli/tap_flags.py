@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
+from hookscope.cli.completing import class_names
 from hookscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class TapFlags:
             help="Of gradients: index, name, or a unique part of a name. Default: the predicted "
             "one.",
             metavar="CLASS",
+            autocompletion=class_names,
         ),
     ] = None
     loss: Annotated[

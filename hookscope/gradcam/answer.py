@@ -28,12 +28,17 @@ class LayerMaps:
 
 @dataclass(frozen=True)
 class Answer:
-    """``classes`` (-1: there is none), ``scores``, ``probabilities``: N x K; ``notes``: K of N."""
+    """``classes`` (-1: there is none), ``scores``, ``probabilities``: N x K; ``notes``: K of N.
+
+    ``predicted``: N classes (-1: there is none); ``certainties``: their N probabilities.
+    """
 
     classes: Tensor
     scores: Tensor
     probabilities: Tensor
     notes: Sequence[Sequence[str | None]]
+    predicted: Tensor
+    certainties: Tensor
     extents: Sequence[tuple[float, float]]
     layers: tuple[LayerMaps, ...]
 

@@ -133,6 +133,7 @@ def _heatmaps(found: Answer, methods: Sequence[str]) -> list[list[Heatmap]]:
     classes = found.classes.tolist()
     scores = found.scores.tolist()
     probabilities = found.probabilities.tolist()
+    predicted, certainties = found.predicted.tolist(), found.certainties.tolist()
     columns = range(len(classes[0]))
     pictures: list[list[Heatmap]] = [[] for _ in classes]
     for layer in found.layers:
@@ -156,6 +157,7 @@ def _heatmaps(found: Answer, methods: Sequence[str]) -> list[list[Heatmap]]:
                         layer.layout,
                         next((note for note in notes if note), None),
                         found.extents[n],
+                        (predicted[n], certainties[n]) if predicted[n] >= 0 else None,
                     )
                 )
     return pictures

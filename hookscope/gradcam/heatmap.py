@@ -19,7 +19,8 @@ class Heatmap:
     ``probability`` what becomes of it; both of the clean picture, also with smooth and flip.
     ``class_index`` and both are None where a detection network found nothing. ``note`` says what
     a reader has to know. ``extent``: the map's height and width in units of the network's input,
-    (1, 1) unless the model itself pads its input, as detection models do.
+    (1, 1) unless the model itself pads its input, as detection models do. ``predicted``: the class
+    that the network itself would name, and its probability; None where it found nothing.
     """
 
     address: Address
@@ -31,6 +32,7 @@ class Heatmap:
     layout: Layout
     note: str | None = None
     extent: tuple[float, float] = (1.0, 1.0)
+    predicted: tuple[int, float] | None = None
 
     @property
     def layer(self) -> str:

@@ -43,11 +43,14 @@ def answer(model: nn.Module, x: Tensor, question: Question) -> Answer:
     layers = averaged(passes)
     columns = range(classes.shape[1])
     with torch.no_grad():
+        best = classes[:, 0] if question.classes is None else look.board.ranked(1)[:, 0]
         return Answer(
             classes,
             torch.stack([look.board.scores(classes[:, k]).detach() for k in columns], dim=1),
             torch.stack([look.board.probabilities(classes[:, k]) for k in columns], dim=1),
             [look.board.notes(classes[:, k]) for k in columns],
+            best,
+            look.board.probabilities(best),
             extents(model, x),
             fused(layers) if question.fuse else layers,
         )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hookscope.errors import TargetError
+from hookscope.gradcam.parts import REFUSALS, Parts
 from hookscope.gradcam.question import Question
 from hookscope.gradcam.reading import asked
 from hookscope.hooks.fanout import resumed
@@ -25,8 +26,6 @@ from hookscope.maps.targets import Board
 
 _FANOUT_ELEMENTS = 2**24
 """The layer's output and the scores of one fanned-out batch stay under this many numbers each."""
-
-_REFUSALS = (RuntimeError, ValueError, AssertionError)  # too little memory is a RuntimeError
 
 
 class Perturbation:
@@ -48,7 +47,7 @@ class Perturbation:
         self._x = x
         self._question = question
         self._told = told
-        self._many = question.batch_size
+        self._parts = Parts(question.batch_size, told)
         self._columns = classes.shape[1]
         self._board = board
         self._scorers = [
@@ -94,7 +93,7 @@ class Perturbation:
             return self._ask(n, lambda: self._model(pictures))
 
         if len(varied):
-            scores[:, varied] = self._in_parts(varied.tolist(), masked).to(scores.dtype)
+            scores[:, varied] = self._parts.over(varied.tolist(), masked).to(scores.dtype)
         return scores
 
     def _scores_without(
@@ -124,7 +123,7 @@ class Perturbation:
             found = self._resumed_scores(n, picture, address, layout, channels, clean)
             if found is None:
                 rest = range(start, count)
-                scores[:, rest] = self._in_parts(rest, whole).to(scores.dtype)
+                scores[:, rest] = self._parts.over(rest, whole).to(scores.dtype)
                 break
             scores[:, channels] = found.to(scores.dtype)
             self._told(len(channels))
@@ -146,7 +145,7 @@ class Perturbation:
         variants = without_channels(layout, [None, *channels, None])
         try:
             found = self._ask(n, lambda: resumed(self._model, picture.clone(), address, variants))
-        except (*_REFUSALS, IndexError, TargetError):
+        except (*REFUSALS, IndexError, TargetError):
             return None  # a batch of one from below the layer met the larger one
         if found.shape[1] != len(channels) + 2:
             return None
@@ -155,26 +154,6 @@ class Perturbation:
         if ((ends - clean).abs() > tolerance * clean.abs().max()).any():
             return None
         return found[:, 1:-1]
-
-    def _in_parts(
-        self, channels: Sequence[int], scored: Callable[[Sequence[int]], Tensor]
-    ) -> Tensor:
-        """``scored`` of a batch of channels at a time, K x B; smaller ones where one is refused,
-        for want of memory or by a program that was exported for one picture."""
-        found: list[Tensor] = []
-        start = 0
-        while start < len(channels):
-            some = channels[start : start + self._many]
-            try:
-                found.append(scored(some))
-            except _REFUSALS:
-                if len(some) == 1:
-                    raise
-                self._many = len(some) // 2
-                continue
-            start += len(some)
-            self._told(len(some))
-        return torch.cat(found, dim=1)
 
     def _ask(self, n: int, run: Callable[[], object]) -> Tensor:
         """The scores of the picture's classes on what ``run`` gives for B variants, K x B."""

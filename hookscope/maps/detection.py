@@ -78,3 +78,5 @@ class DetectionBoard:
             return board.scores(torch.tensor(labels, device=board.labels[0].device))
 
         return score
+
+    anchored_probability = anchored

@@ -35,13 +35,8 @@ class SegmentationBoard:
         return (self._logits_of(classes) * self._region(classes)).sum((1, 2))
 
     def probabilities(self, classes: Tensor) -> Tensor:
-        logits = self.logits.detach()
-        if logits.shape[1] == 1:
-            chances = self._logits_of(classes).detach().sigmoid()
-        else:
-            chances = logits.softmax(1)[torch.arange(len(classes)), classes]
         region = self._region(classes)
-        return (chances * region).sum((1, 2)) / region.sum((1, 2))
+        return (self._chances_of(classes) * region).sum((1, 2)) / region.sum((1, 2))
 
     def notes(self, classes: Tensor) -> list[str | None]:
         found = (self._predicted() == classes[:, None, None]).flatten(1).any(1)
@@ -51,14 +46,23 @@ class SegmentationBoard:
         ]
 
     def anchored(self, picture: int, class_index: int) -> Callable[[SegmentationBoard], Tensor]:
-        classes = torch.full((len(self.logits),), class_index, device=self.logits.device)
-        region = self._region(classes)[picture]
+        region = self._region(self._all(class_index))[picture]
+        return lambda board: (board._logits_of(board._all(class_index)) * region).sum((1, 2))
 
-        def score(board: SegmentationBoard) -> Tensor:
-            same = torch.full((len(board.logits),), class_index, device=board.logits.device)
-            return (board._logits_of(same) * region).sum((1, 2))
+    def anchored_probability(
+        self, picture: int, class_index: int
+    ) -> Callable[[SegmentationBoard], Tensor]:
+        region = self._region(self._all(class_index))[picture]
 
-        return score
+        def mean(board: SegmentationBoard) -> Tensor:
+            chances = board._chances_of(board._all(class_index))
+            return (chances * region).sum((1, 2)) / region.sum()
+
+        return mean
+
+    def _all(self, class_index: int) -> Tensor:
+        """The same class for every picture."""
+        return torch.full((len(self.logits),), class_index, device=self.logits.device)
 
     def _predicted(self) -> Tensor:
         logits = self.logits.detach()
@@ -68,6 +72,12 @@ class SegmentationBoard:
         if self.logits.shape[1] == 1:
             return self.logits[:, 0] * (2 * classes - 1)[:, None, None]
         return self.logits[torch.arange(len(classes)), classes]
+
+    def _chances_of(self, classes: Tensor) -> Tensor:
+        logits = self.logits.detach()
+        if logits.shape[1] == 1:
+            return self._logits_of(classes).detach().sigmoid()
+        return logits.softmax(1)[torch.arange(len(classes)), classes]
 
     def _region(self, classes: Tensor) -> Tensor:
         own = self._predicted() == classes[:, None, None]

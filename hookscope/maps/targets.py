@@ -44,6 +44,9 @@ class Board(Protocol):
     def anchored(self, picture: int, class_index: int) -> Callable[[Any], Tensor]:
         """The same question about one picture, asked of another board of B variants of it."""
 
+    def anchored_probability(self, picture: int, class_index: int) -> Callable[[Any], Tensor]:
+        """As ``anchored``, the answer being a probability."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LogitBoard:
@@ -82,6 +85,13 @@ class LogitBoard:
     def anchored(self, picture: int, class_index: int) -> Callable[[LogitBoard], Tensor]:
         return lambda board: board.logits[:, class_index]
 
+    def anchored_probability(
+        self, picture: int, class_index: int
+    ) -> Callable[[LogitBoard], Tensor]:
+        return lambda board: board.probabilities(
+            torch.full((len(board.logits),), class_index, device=board.logits.device)
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class BinaryBoard:
@@ -108,6 +118,11 @@ class BinaryBoard:
 
     def anchored(self, picture: int, class_index: int) -> Callable[[BinaryBoard], Tensor]:
         return lambda board: board.logit * (2 * class_index - 1)
+
+    def anchored_probability(
+        self, picture: int, class_index: int
+    ) -> Callable[[BinaryBoard], Tensor]:
+        return lambda board: (board.logit.detach() * (2 * class_index - 1)).sigmoid()
 
 
 def read_output(

@@ -64,6 +64,9 @@ class ArchiveSource:
     ) -> Trained:
         return Trained(self.build(weights=weights), None)
 
+    def class_names(self, weights: str | None) -> tuple[str, ...]:
+        return ()
+
     def preprocessing(self, model: nn.Module, weights: str | None) -> Preprocessing:
         shape = self.input_shape
         if shape is None or len(shape) != 4:

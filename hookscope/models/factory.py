@@ -86,6 +86,9 @@ class FactorySource:
     ) -> Trained:
         return Trained(self.build(num_classes=num_classes, weights=weights), None)
 
+    def class_names(self, weights: str | None) -> tuple[str, ...]:
+        return ()
+
     def preprocessing(self, model: nn.Module, weights: str | None) -> Preprocessing:
         return presets.of_unknown(model)
 

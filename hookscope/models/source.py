@@ -77,6 +77,10 @@ class ModelSource(Protocol):
         """
         ...
 
+    def class_names(self, weights: str | None) -> tuple[str, ...]:
+        """What the classes of the weights of that name are called, where the source knows it."""
+        ...
+
     def preprocessing(self, model: nn.Module, weights: str | None) -> Preprocessing:
         """How pictures get into ``model``; ``weights`` as in ``Trained``."""
         ...

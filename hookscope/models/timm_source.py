@@ -107,6 +107,10 @@ class TimmSource:
             raise self._not_had(config, name, f"the download failed: {error}") from None
         return Trained(module, config.tag or "DEFAULT", _class_names(config))
 
+    def class_names(self, weights: str | None) -> tuple[str, ...]:
+        config = _config(self._with_weights(weights))
+        return () if config is None else _class_names(config)
+
     def preprocessing(self, model: nn.Module, weights: str | None) -> Preprocessing:
         preset = presets.of_timm(resolve_model_data_config(model), input_channels(model))
         return presets.of_model(model, preset)

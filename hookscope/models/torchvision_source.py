@@ -114,6 +114,9 @@ class TorchvisionSource:
             ) from None
         return Trained(module, entry.name, categories)
 
+    def class_names(self, weights: str | None) -> tuple[str, ...]:
+        return _categories(self.entry(weights or "DEFAULT"))
+
     def preprocessing(self, model: nn.Module, weights: str | None) -> Preprocessing:
         entry = self.default_entry if weights is None else self.entry(weights)
         preset = presets.of_torchvision(entry.transforms(), entry.meta)

@@ -119,7 +119,7 @@ def _their_line(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if _is_theirs(frame.filename) and frame.line
+        if is_theirs(frame.filename) and frame.line
     ]
     if not frames:
         return ""
@@ -128,7 +128,8 @@ def _their_line(error: BaseException) -> str:
     return f"{last.filename}:{last.lineno}, in {last.name}\n    {line}"
 
 
-def _is_theirs(filename: str) -> bool:
+def is_theirs(filename: str) -> bool:
+    """Whether a file of code is the user's own: neither installed nor ours."""
     installed = ("site-packages", "dist-packages", str(Path(sys.base_prefix) / "lib"))
     ours = str(Path(__file__).parent.parent)
     return not filename.startswith((ours, "<")) and not any(part in filename for part in installed)

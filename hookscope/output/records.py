@@ -149,6 +149,16 @@ def error_record(
     }
 
 
+def shows_nothing(record: Record) -> bool:
+    """Whether a record is of a degenerate map; a skipped one too, which does not say so itself."""
+    if record["status"] != "skipped" or record["command"] != "gradcam":
+        return bool(record["status"] == "degenerate")
+    low, high = record["min"], record["max"]  # None: not finite
+    if record["class_index"] is None or low is None or high is None:
+        return True
+    return bool(high - low <= 1e-6 * max(abs(low), abs(high)))
+
+
 def dumps(record: Mapping[str, Any], *, ascii: bool = False) -> str:
     """One line of JSON: numbers that are not finite are null, letters of any script stay."""
     try:

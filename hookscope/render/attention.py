@@ -11,8 +11,9 @@ from PIL import Image
 
 from hookscope.render.arrays import as_array
 from hookscope.render.grid import feature_grid
+from hookscope.render.panel import Panel
 from hookscope.render.placement import Box
-from hookscope.render.sheet import Panel, sheet
+from hookscope.render.sheet import sheet
 
 
 def attention_grid(weights: Any, **look: Any) -> Image.Image:

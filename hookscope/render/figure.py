@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -11,10 +11,10 @@ import numpy as np
 from PIL import Image
 
 from hookscope.render.canvas import drawing, new_figure, save_vector
-from hookscope.render.overlay import overlay
+from hookscope.render.heading import number
 from hookscope.render.palette import lut
+from hookscope.render.panel import Panel, Scale, places, shared_limits
 from hookscope.render.placement import Box, fit_within
-from hookscope.render.sheet import Panel, shared_limits
 from hookscope.render.text import font, wrap
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PANEL, _GAP, _BAR, _BAR_ROOM = 1.7, 0.1, 0.09, 0.6
 _LINE = 0.125  # from one line of text to the next
 _TITLE_POINTS, _NAME_POINTS, _DETAIL_POINTS = 8.0, 7.0, 6.5
-_COLUMNS = 4
+_COLUMNS, _GREY = 4, "0.35"
 _MOST_PIXELS_A_SIDE = 1200
 
 
@@ -41,39 +41,57 @@ def write_figure(
     limits: tuple[float, float] | None = None,
     dim: float = 0.5,
     text: Mapping[str, str] | None = None,
+    per_row: int | None = None,
 ) -> None:
     """Write the original, the overlays and the colour bar of ``sheet`` as PDF or SVG.
 
     ``text``: its first value is kept in the document's description. Other parameters as for
     ``sheet``; pictures are shrunk to 1200 pixels a side.
     """
-    low, high = limits or shared_limits(panels)
+    scale = Scale(limits or shared_limits(panels), cmap)
     small, small_box = fit_within(picture.convert("RGB"), box, _MOST_PIXELS_A_SIDE)
-    options = {"alpha": alpha, "cmap": cmap, "limits": (low, high), "dim": dim}
-    drawn = [("original", "", small)]
+    drawn = [_Drawn("original", small)]
     for panel in panels:
-        image = overlay(small, panel.heatmap, small_box, note=panel.note, **options)  # type: ignore[arg-type]
-        drawn.append((panel.name, panel.detail, image))
+        image = panel.drawn(small, small_box, alpha, scale, dim)
+        own = panel.scale if panel.note is None else None
+        drawn.append(_Drawn(panel.name, image, panel.details, own))
     with drawing():
-        shows_heat = any(panel.note is None for panel in panels)
-        figure = _layout(drawn, title, cmap, (low, high) if shows_heat else None)
+        shared = any(panel.shares_scale for panel in panels)
+        cells = places(len(panels), per_row, _COLUMNS)
+        figure = _layout(drawn, cells, title, scale if shared else None)
         save_vector(figure, target, format, text)
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """A picture of the figure with what stands below it; ``own``: the scale of its bar there."""
+
+    name: str
+    image: Image.Image
+    details: Sequence[str] = ()
+    own: Scale | None = None
+
+
 def _layout(
-    drawn: list[tuple[str, str, Image.Image]],
+    drawn: Sequence[_Drawn],
+    cells: Sequence[tuple[int, int]],
     title: str | None,
-    cmap: str,
-    limits: tuple[float, float] | None,
+    scale: Scale | None,
 ) -> Figure:
-    rows = math.ceil(len(drawn) / _COLUMNS)
-    cols = math.ceil(len(drawn) / rows)
-    first = drawn[0][2]
-    scale = _PANEL / max(first.size)
-    width, height = max(first.width * scale, 0.6), first.height * scale
-    names = [_fitted(name, _NAME_POINTS, width, bold=True) for name, _, _ in drawn]
-    most_lines = max(len(lines) for lines in names)
-    step_down = height + _LINE * (most_lines + 1) + 2 * _GAP
+    rows, cols = (1 + max(axis) for axis in zip(*cells, strict=True))
+    first = drawn[0].image
+    inches = _PANEL / max(first.size)
+    width, height = max(first.width * inches, 0.6), first.height * inches
+    names = [_fitted(one.name, _NAME_POINTS, width, bold=True) for one in drawn]
+    details = [
+        [line for text in one.details for line in _fitted(text, _DETAIL_POINTS, width)]
+        for one in drawn
+    ]
+    most_lines = max(
+        len(name) + len(lines) + (2 if one.own else 0)
+        for one, name, lines in zip(drawn, names, details, strict=True)
+    )
+    step_down = height + _LINE * max(2, most_lines) + 2 * _GAP
     top = _GAP + (2 * _LINE if title else 0.0)
     page = cols * (width + _GAP) + _GAP + _BAR_ROOM, top + rows * step_down
     figure = new_figure(*page)
@@ -88,23 +106,36 @@ def _layout(
         figure.text(*at, words, va="top", **style)
 
     if title:
-        line = _fitted(title, _TITLE_POINTS, page[0] - 2 * _GAP, lines=1)
-        write(_GAP, _GAP, line[0], fontsize=_TITLE_POINTS)
-    for index, (_, detail, image) in enumerate(drawn):
-        row, col = divmod(index, cols)
+        (heading,) = _fitted(title, _TITLE_POINTS, page[0] - 2 * _GAP, lines=1)
+        write(_GAP, _GAP, heading, fontsize=_TITLE_POINTS)
+    for index, (one, (row, col)) in enumerate(zip(drawn, cells, strict=True)):
         left, upper = _GAP + col * (width + _GAP), top + row * step_down
-        panel = axes(left, upper, image.width * scale, height)
-        panel.imshow(np.asarray(image), interpolation="none", aspect="auto")
+        panel = axes(left, upper, one.image.width * inches, height)
+        panel.imshow(np.asarray(one.image), interpolation="none", aspect="auto")
         panel.set_axis_off()
         below = upper + height + 0.04
-        for line_of_name in names[index]:
-            write(left, below, line_of_name, fontsize=_NAME_POINTS, fontweight="bold")
+        if one.own:
+            bar = axes(left, below, width, 0.05)
+            bar.imshow(lut(one.own.cmap, 256)[None], aspect="auto")
+            bar.set_axis_off()
+            low, high = (number(value) for value in one.own.limits)
+            write(left, below + 0.07, low, fontsize=_DETAIL_POINTS, color=_GREY)
+            write(
+                left + width, below + 0.07, high, fontsize=_DETAIL_POINTS, color=_GREY, ha="right"
+            )
+            below += 2 * _LINE
+        for line in names[index]:
+            write(left, below, line, fontsize=_NAME_POINTS, fontweight="bold")
             below += _LINE
-        write(left, below, detail, fontsize=_DETAIL_POINTS, color="0.35")
-    if limits is not None:
+        for line in details[index]:
+            write(left, below, line, fontsize=_DETAIL_POINTS, color=_GREY)
+            below += _LINE
+    if scale is not None:
         bar = axes(_GAP + cols * (width + _GAP), top, _BAR, height)
-        low, high = limits if limits[1] > limits[0] else (limits[0], limits[0] + 1e-12)
-        bar.imshow(lut(cmap, 256)[:, None], extent=(0, 1, low, high), origin="lower", aspect="auto")
+        least, most = scale.limits
+        most = most if most > least else least + 1e-12
+        colours = lut(scale.cmap, 256)[:, None]
+        bar.imshow(colours, extent=(0, 1, least, most), origin="lower", aspect="auto")
         bar.set_xticks([])
         bar.yaxis.tick_right()
         bar.tick_params(labelsize=_DETAIL_POINTS, length=2, width=0.5)

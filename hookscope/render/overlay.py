@@ -32,6 +32,7 @@ def overlay(
     alpha: float = 0.6,
     cmap: str = "turbo",
     limits: tuple[float, float] | None = None,
+    diverging: bool = False,
     dim: float = 0.5,
     note: str | None = None,
 ) -> Image.Image:
@@ -41,6 +42,7 @@ def overlay(
     it may exceed the picture. From cell centre to cell centre the map is interpolated linearly.
     ``alpha``: weight of the colour where the map is hottest; the colder, the more of the picture
     shows. ``limits``: values of the lowest and the highest colour, by default the map's own.
+    ``diverging``: it is the middle of them that lets the picture show, and both ends that hide it.
     ``dim``: factor on what the network never saw, which else keeps its own colours. ``note``:
     why there is no heat to see; it is written into the picture, and no heat is drawn.
     """
@@ -53,7 +55,7 @@ def overlay(
         return canvas
     field = Field(heatmap, box, limits)
     for band in _bands(seen):
-        _tint(canvas, band, field.over(band), cmap, alpha)
+        _tint(canvas, band, field.over(band), _tints(cmap, alpha, diverging), alpha)
     return canvas
 
 
@@ -84,14 +86,14 @@ def heatmap_view(
 
 
 def _tint(
-    canvas: Image.Image, pixels: Rectangle, levels: Image.Image, cmap: str, alpha: float
+    canvas: Image.Image, pixels: Rectangle, levels: Image.Image, tints: bytes, alpha: float
 ) -> None:
     """Blend the colours of ``levels`` into ``canvas``, in place."""
     corners = pixels.left, pixels.top, pixels.right, pixels.bottom
     part = canvas.crop(corners)
     greyed = _GREYED * min(1.0, alpha / _GREYED_FROM)
     part = Image.blend(part, part.convert("L").convert("RGB"), greyed)
-    levels.putpalette(_tints(cmap, alpha), "RGBA")
+    levels.putpalette(tints, "RGBA")
     # Premultiplied, the paste is five times faster.
     tint = levels.convert("RGBA").convert("RGBa")
     part.paste(tint, (0, 0), tint)
@@ -99,9 +101,10 @@ def _tint(
 
 
 @lru_cache(maxsize=32)
-def _tints(cmap: str, alpha: float) -> bytes:
+def _tints(cmap: str, alpha: float, diverging: bool) -> bytes:
     """Red, green, blue and weight of each of the 256 levels."""
-    warmth = (np.linspace(0.0, 1.0, 256) / _WARM).clip(0.0, 1.0)
+    share = np.linspace(0.0, 1.0, 256)
+    warmth = ((abs(2 * share - 1) if diverging else share) / _WARM).clip(0.0, 1.0)
     eased = warmth**2 * (3 - 2 * warmth)
     weight = np.rint(255 * alpha * (_COLD + (1 - _COLD) * eased)).clip(0, 255)
     return np.column_stack([lut(cmap, 256), weight]).astype(np.uint8).tobytes()

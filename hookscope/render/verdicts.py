@@ -100,7 +100,9 @@ def truth(record: Mapping[str, Any]) -> Verdict | None:
 def _class(found: Mapping[str, Any], which: str) -> str:
     name, index = found.get(f"{which}name"), found.get(f"{which}index")
     if name is None and index is None and which == "predicted_":
-        return _class(found, "class_") if found["correct"] else "another class"
+        if found["correct"]:
+            return _class(found, "class_")
+        return "nothing" if "predicted_index" in found else "another class"
     return str(name) if name is not None else f"class {index}" if index is not None else "unknown"
 
 

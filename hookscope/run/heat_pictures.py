@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from PIL import Image
 
 from hookscope.gradcam import Heatmap
-from hookscope.models.labels import Labels
 from hookscope.models.preprocess import Geometry
 from hookscope.output.store import Piece
 from hookscope.render.figure import write_figure
 from hookscope.render.overlay import heatmap_view, overlay
+from hookscope.render.panel import Panel
 from hookscope.render.placement import Box, fit_within
-from hookscope.render.sheet import Panel, sheet
+from hookscope.render.sheet import sheet
+from hookscope.run.asking import Finding
 from hookscope.run.clock import Clock
+from hookscope.run.heat_sheets import Words, by_checkpoint, by_class, by_method, unreadable
 from hookscope.run.pieces import picture_piece, tensor_piece
 from hookscope.run.preparing import Prepared
 
@@ -45,28 +47,36 @@ class Look:
 
 @dataclass(frozen=True)
 class HeatPictures:
-    """The pictures of one photograph's heatmaps at one layer by one method."""
+    """The pictures of one photograph's heatmaps at one layer, by one method or by several.
+
+    ``names``: those of the checkpoint and, where there is a second one, of that.
+    """
 
     prepared: Prepared
-    heatmaps: Sequence[Heatmap]
-    labels: Labels
+    findings: Sequence[Finding]
+    words: Words
     look: Look
     clock: Clock
-    title: str
+    names: tuple[str, str] | None = None
 
-    def pieces(self, heatmap: Heatmap, files: Mapping[str, str]) -> list[Piece]:
+    def pieces(self, finding: Finding, files: Mapping[str, str]) -> list[Piece]:
         """A piece for each of ``files``, kind -> name."""
-        return [self._piece(heatmap, kind, name) for kind, name in files.items()]
+        return [self._piece(finding, kind, name) for kind, name in files.items()]
 
-    def _piece(self, heatmap: Heatmap, kind: str, name: str) -> Piece:
+    def _piece(self, finding: Finding, kind: str, name: str) -> Piece:
+        heatmap = finding.heatmap
         if kind == "tensor":
             return tensor_piece(name, heatmap.map)
+        if kind == "versus_tensor":
+            assert finding.rival is not None
+            return tensor_piece(name, finding.rival.map, kind)
         if kind == "figure":
             return Piece(kind, name, self._write_figure)
         draw: dict[str, Callable[[], Image.Image]] = {
             "overlay": partial(self._overlay, heatmap),
             "heatmap": partial(self._heatmap, heatmap),
             "sheet": self._sheet,
+            "versus": partial(self._versus, finding),
         }
         return picture_piece(kind, name, draw[kind], self.clock)
 
@@ -94,15 +104,7 @@ class HeatPictures:
         )
 
     def _sheet(self) -> Image.Image:
-        return sheet(
-            self.prepared.image,
-            self._box,
-            self._panels,
-            title=self.title,
-            alpha=self.look.alpha,
-            cmap=self.look.cmap,
-            limits=self.look.limits,
-        )
+        return sheet(*self._picture_and_box, self._panels, per_row=self._per_row, **self._drawing)
 
     def _write_figure(self, file: BinaryIO, text: Mapping[str, str]) -> None:
         assert self.look.figure is not None
@@ -110,26 +112,52 @@ class HeatPictures:
             write_figure(
                 file,
                 self.look.figure,
-                self.prepared.image,
-                self._box,
+                *self._picture_and_box,
                 self._panels,
-                title=self.title,
-                alpha=self.look.alpha,
-                cmap=self.look.cmap,
-                limits=self.look.limits,
                 text=text,
+                per_row=self._per_row,
+                **self._drawing,
             )
 
+    def _versus(self, finding: Finding) -> Image.Image:
+        assert finding.rival is not None
+        assert self.names is not None
+        panels = by_checkpoint(finding.heatmap, finding.rival, self.names, self.words)
+        title = " \u00b7 ".join(
+            (self.words.title, finding.heatmap.method, self.words.of_class(finding.heatmap))
+        )
+        return sheet(*self._picture_and_box, panels, **{**self._drawing, "title": title})
+
     @property
-    def _box(self) -> Box:
-        return seen_by(self.heatmaps[0], self.prepared.geometry)
+    def _methods(self) -> int:
+        return len({one.heatmap.method for one in self.findings})
+
+    @property
+    def _per_row(self) -> int | None:
+        """Each class has a row of methods."""
+        return self._methods if 1 < self._methods < len(self.findings) else None
 
     @property
     def _panels(self) -> list[Panel]:
-        return [
-            Panel(one.map, class_text(one, self.labels), one.probability, unreadable(one))
-            for one in self.heatmaps
-        ]
+        if self._methods > 1:
+            return by_method(self.findings, self.words, self.look.cmap, self.look.limits)
+        return by_class(self.findings, self.words)
+
+    @property
+    def _drawing(self) -> dict[str, Any]:
+        title = self.words.title
+        if self._methods == 1:
+            title = f"{title} \u00b7 {self.findings[0].heatmap.method}"
+        return {
+            "title": title,
+            "alpha": self.look.alpha,
+            "cmap": self.look.cmap,
+            "limits": self.look.limits,
+        }
+
+    @property
+    def _picture_and_box(self) -> tuple[Image.Image, Box]:
+        return self.prepared.image, seen_by(self.findings[0].heatmap, self.prepared.geometry)
 
     def _shrunk(self, heatmap: Heatmap) -> tuple[Image.Image, Box]:
         box = seen_by(heatmap, self.prepared.geometry)
@@ -141,16 +169,3 @@ def seen_by(heatmap: Heatmap, geometry: Geometry) -> Box:
     left, top, right, bottom = geometry.seen
     high, wide = heatmap.extent
     return left, top, left + (right - left) * wide, top + (bottom - top) * high
-
-
-def unreadable(heatmap: Heatmap) -> str | None:
-    """Why there is no heat to see, or None."""
-    nothing_found = heatmap.note if heatmap.class_index is None else None
-    return nothing_found or heatmap.degenerate
-
-
-def class_text(heatmap: Heatmap, labels: Labels) -> str:
-    """The class as a caption names it."""
-    if heatmap.class_index is None:
-        return "nothing found"
-    return labels.name(heatmap.class_index) or f"class {heatmap.class_index}"

@@ -32,7 +32,7 @@ def picture_piece(kind: str, name: str, draw: Callable[[], Image.Image], clock: 
     return Piece(kind, name, write, about)
 
 
-def tensor_piece(name: str, tensor: Tensor) -> Piece:
+def tensor_piece(name: str, tensor: Tensor, kind: str = "tensor") -> Piece:
     """The raw tensor in the format of the name's extension: npy, npz, safetensors or pt.
 
     In npz and safetensors its key is ``tensor``. NumPy knows no bfloat16: float32 there.
@@ -42,7 +42,7 @@ def tensor_piece(name: str, tensor: Tensor) -> Piece:
     def write(file: BinaryIO, text: Mapping[str, str]) -> None:
         _SAVERS[extension](tensor.contiguous(), file)
 
-    return Piece("tensor", name, write)
+    return Piece(kind, name, write)
 
 
 def _save_npy(tensor: Tensor, file: BinaryIO) -> None:

@@ -14,7 +14,9 @@ from PIL import Image
 from report_pages import BLUE, RED, Folder
 
 from hookscope.cli.app import run
+from hookscope.models.labels import Labels
 from hookscope.run.reporting import write_report
+from hookscope.run.truth import truth_field
 
 READY = "document.documentElement.dataset.ready === 'true'"
 CARDS = "[...document.querySelectorAll('.card')]"
@@ -114,17 +116,42 @@ def test_sorts_by_any_number_with_the_unknown_last(browser: Browser, three: Fold
 
 
 def test_mistakes_come_first_and_can_be_chosen(browser: Browser, folder: Folder) -> None:
-    for name, correct in (("a.png", True), ("b.png", False), ("c.png", True)):
-        truth = {"correct": correct, "class_name": "dog", "predicted_name": "cat"}
-        folder.heatmap(folder.photo(name), f"net_{name}", truth=truth)
+    labels = Labels(("cat", "dog", "crane"))
+    # A mistake comes with two maps: of the class that was predicted, and of the true one.
+    for name, true, predicted, mapped in (
+        ("a.png", 0, 0, (0,)),
+        ("b.png", 1, 0, (0, 1)),
+        ("c.png", 2, 2, (2,)),
+        ("d.png", 0, 2, (2, 0)),
+    ):
+        image, truth = folder.photo(name), truth_field(true, predicted, labels)
+        for index in mapped:
+            found = {"class_index": index, "class_name": labels.name(index), "truth": truth}
+            folder.heatmap(image, f"net_{index}_{name}", **found)
+    folder.heatmap(folder.photo("e.png"), "net_e.png")
     browser.open(folder.report(), READY)
-    assert browser(SHOWN) == ["b.png", "a.png", "c.png"]
+    mistakes, right = ["b.png", "b.png", "d.png", "d.png"], ["a.png", "c.png"]
+    assert browser(SHOWN) == [*mistakes, *right, "e.png"]
+    badges = f"{CARDS}.map(card => card.querySelector('.badge')?.textContent ?? '')"
+    assert browser(badges) == ["wrong"] * 4 + [""] * 3
     choose(browser, "facet-truth", "right")
-    assert browser(SHOWN) == ["a.png", "c.png"]
-    browser("location.hash = '#1'")
+    assert browser(SHOWN) == right
+    choose(browser, "facet-truth", "wrong")
+    assert browser(SHOWN) == mistakes
+    names = f"{CARDS}.map(card => card.querySelector('.name').textContent)"
+    assert browser(names) == ["cat", "dog", "crane", "cat"]
+    browser.click_on(".card")
     browser.wait(OPEN)
     said = browser("document.getElementById('verdicts').textContent")
     assert "The network says cat; the true class is dog." in said
+    facts = browser(
+        "Object.fromEntries([...document.querySelectorAll('#facts dt')]"
+        ".map(title => [title.textContent, title.nextSibling.textContent]))"
+    )
+    assert (facts["True class"], facts["Predicted class"]) == ("dog", "cat")
+    siblings = "[...document.querySelectorAll('.sibling')].map(one => one.textContent)"
+    assert browser(siblings) == ["cat", "dog"]
+    assert browser.complaints() == []
 
 
 def test_the_slider_fades_between_original_and_overlay(browser: Browser, three: Folder) -> None:

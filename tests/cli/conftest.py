@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from pictures import open_image
+from prompts import Prompt
 from slow_runs import NETS, PICTURES, Command
 
-from hookscope.cli.app import run
+from hookscope.cli.app import app, run
+from hookscope.cli.completion_answers import answers
 
 NETWORK = """
     import torch
@@ -102,3 +104,24 @@ def command(slow_photos: Path, tmp_path: Path) -> Command:
     path = tmp_path / "nets.py"
     path.write_text(textwrap.dedent(NETS))
     return Command(path, slow_photos, tmp_path / "out")
+
+
+@pytest.fixture(scope="session")
+def prompt(tmp_path_factory: pytest.TempPathFactory) -> Prompt:
+    """A shell's prompt with a cache of its own, which the tests fill."""
+    return Prompt(tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("desk"))
+
+
+@pytest.fixture(scope="session")
+def warm(prompt: Prompt) -> Prompt:
+    """One where resnet18 has been completed before, and nothing heavy can be imported."""
+    assert prompt.bash("capture", "-l", "layer1.0.b") == ["layer1.0.bn1", "layer1.0.bn2"]
+    return prompt.without_libraries(prompt.folder / "stubs")
+
+
+@pytest.fixture
+def found_here(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Completes in this process, which has torch already, and fills the prompt's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(prompt.cache))
+    monkeypatch.chdir(prompt.folder)
+    return lambda *words: [one.value for one in answers(app, list(words[:-1]), words[-1])]

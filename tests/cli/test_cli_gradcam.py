@@ -119,6 +119,11 @@ def test_a_dead_network_gives_degenerate_maps(hookscope, photo, tmp_path):
     assert ran.records[0]["status"] == "degenerate"
     assert "zero" in ran.records[0]["reason"]
     assert hookscope(*command, "--strict").code == 1
+    # What was degenerate before is so still.
+    assert hookscope(*command, "--skip-existing").code == 0
+    again = hookscope(*command, "--skip-existing", "--strict")
+    assert again.code == 1
+    assert "all zero" in again.err
 
 
 def test_several_methods_and_layers_from_one_command(hookscope, net, photo, tmp_path):

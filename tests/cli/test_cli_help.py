@@ -99,3 +99,17 @@ def test_a_closed_pipe_ends_with_0_and_silence():
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "0"
     assert done.stderr == ""
+
+
+def test_help_loads_no_parser_for_markdown_and_leaves_rich_whole():
+    code = (
+        "import sys\n"
+        "from hookscope.cli.app import run\n"
+        "run(['gradcam', '--help'])\n"
+        "assert 'markdown_it' not in sys.modules\n"
+        "from rich.markdown import Markdown\n"
+        "assert Markdown('*a*').markup == '*a*'\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "--top-k" in ran.stdout

@@ -44,7 +44,8 @@ import numpy as np
 from PIL import Image
 from hookscope.render.grid import feature_grid
 from hookscope.render.overlay import heatmap_view, overlay
-from hookscope.render.sheet import Panel, sheet
+from hookscope.render.panel import Panel
+from hookscope.render.sheet import sheet
 maps = np.arange(12.0).reshape(3, 2, 2)
 feature_grid(maps, header="x")
 feature_grid(maps, header="x", diverging=True)

@@ -12,8 +12,9 @@ from hookscope.render.attention import attention_grid, attention_sheet, token_ma
 from hookscope.render.figure import write_figure
 from hookscope.render.overlay import overlay
 from hookscope.render.palette import lut
+from hookscope.render.panel import Panel, Scale, shared_limits
 from hookscope.render.placement import fit_within
-from hookscope.render.sheet import Panel, shared_limits, sheet
+from hookscope.render.sheet import sheet
 
 RNG = np.random.default_rng(5)
 BOX = (50.0, 0.0, 350.0, 300.0)
@@ -91,13 +92,13 @@ def test_names_and_titles_of_any_length_stay_on_the_page(cat: Image.Image) -> No
 
 
 def test_probabilities_are_written_as_numbers_a_reader_can_use() -> None:
-    details = [Panel(np.eye(2), "a", value).detail for value in (None, 1.0, 0.7166, 0.0006, 1e-9)]
+    details = [Panel(np.eye(2), "a", value).details for value in (None, 1.0, 0.7166, 0.0006, 1e-9)]
     assert details == [
-        "",
-        "probability 1.000",
-        "probability 0.717",
-        "probability 0.001",
-        "probability < 0.001",
+        [],
+        ["probability 1.000"],
+        ["probability 0.717"],
+        ["probability 0.001"],
+        ["probability < 0.001"],
     ]
 
 
@@ -156,3 +157,45 @@ def test_attention_pictures(cat: Image.Image) -> None:
     limits = float(maps.min()), float(maps.max())
     for one in maps:
         assert find(page, overlay(cat, one, BOX, limits=limits))
+
+
+def test_panels_with_scales_of_their_own_stand_in_rows(cat: Image.Image) -> None:
+    maps = [RNG.random((7, 7)) * 10**power for power in range(4)]
+    scales = [Scale((float(one.min()), float(one.max())), "viridis") for one in maps]
+    panels = [
+        Panel(one, f"method {k}", lines=("first", "second"), scale=scale)
+        for k, (one, scale) in enumerate(zip(maps, scales, strict=True))
+    ]
+    page = sheet(cat, BOX, panels, per_row=2)
+    places = [
+        find(page, overlay(cat, one, BOX, cmap="viridis", limits=scale.limits))
+        for one, scale in zip(maps, scales, strict=True)
+    ]
+    assert [len(found) for found in places] == [1] * 4
+    (a, b, c, d) = [found[0] for found in places]
+    (origin,) = find(page, cat)
+    assert origin[1] == a[1] == b[1] < c[1] == d[1]
+    assert origin[0] < a[0] == c[0] < b[0] == d[0]
+    # Each has its bar, and there is none for all of them.
+    bar = Image.fromarray(np.repeat(lut("viridis", cat.width)[None], 4, axis=0))
+    assert len({left for left, _ in find(page, bar)}) == 2
+    assert page.width == 2 * 20 + 3 * cat.width + 2 * 14
+    buffer = io.BytesIO()
+    write_figure(buffer, "svg", cat, BOX, panels, per_row=2)
+    assert b"second" in buffer.getvalue()
+
+
+def test_a_difference_leaves_the_picture_where_nothing_differs(cat: Image.Image) -> None:
+    difference = np.zeros((7, 7))
+    difference[0, 0], difference[6, 6] = -1, 1
+    drawn = np.asarray(
+        overlay(cat, difference, BOX, cmap="RdBu_r", limits=(-1, 1), diverging=True, alpha=1.0)
+    ).astype(int)
+    red_less_blue = drawn[..., 0] - drawn[..., 2]
+    assert red_less_blue[:30, 55:80].mean() < -60
+    assert red_less_blue[270:, 320:345].mean() > 60
+    plain = np.asarray(overlay(cat, np.zeros((7, 7)) + 0.5, BOX, limits=(0, 1), alpha=0.2))
+    grey = np.asarray(cat.convert("L").convert("RGB")).astype(int)
+    middle = abs(drawn[140:160, 190:210] - grey[140:160, 190:210]).mean()
+    assert middle < 40 < abs(drawn[:20, 52:72] - grey[:20, 52:72]).mean()
+    assert plain.shape == drawn.shape

@@ -27,6 +27,11 @@ const TITLES = {
   "evaluation.insertion_auc": "Insertion AUC",
   "evaluation.randomised_all": "Like the map of random weights",
   "evaluation.randomised_head": "Like the map of a random head",
+  "truth.class_index": "True class index",
+  "truth.class_name": "True class",
+  "truth.correct": "Prediction is right",
+  "truth.predicted_index": "Predicted class index",
+  "truth.predicted_name": "Predicted class",
 };
 const UNTOLD = new Set(["command", "status", "image", "sample", "layer", "call", "class_name", "error", "reason"]);
 const FACETS = ["layer", "class", "truth", "trust", "method", "what", "command", "model", "weights"];
