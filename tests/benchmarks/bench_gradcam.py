@@ -11,7 +11,10 @@ import argparse
 import contextlib
 import io
 import os
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -135,14 +138,50 @@ def perturbations(rounds: int, side: int) -> None:
         report(f"resnet18, layer4, {side} x {side}", in_turn(works, rounds), base, {ours: target})
 
 
+def wide(channels: int) -> nn.Module:
+    """One convolution to so many 7 x 7 maps: they are all that grows."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, channels, 32, 32),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(channels, 10),
+    ).eval()
+
+
+def peak_of_scorecam(channels: int) -> int:
+    """Bytes that scorecam's process has at most beyond those before it began."""
+    model, x = wide(channels), torch.randn(1, 3, 224, 224)
+    with torch.inference_mode():
+        model(x.expand(16, -1, -1, -1))  # what a plain batch of the same size takes
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    gradcam(model, x, "0", method="scorecam")
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+
+
+def memory() -> None:
+    print("\nscorecam, peak memory beyond a plain batch of 16 (must not grow with the channels)")
+    for channels in (64, 512, 4096):
+        command = [sys.executable, __file__, "--peak", str(channels)]
+        peak = int(subprocess.run(command, capture_output=True, check=True).stdout)
+        print(f"  {channels:5} channels {peak / 2**20:28.1f} MiB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds, small pictures")
-    quick = parser.parse_args().quick
+    parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peak:
+        print(peak_of_scorecam(arguments.peak))
+        return
+    quick = arguments.quick
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     gradients(5 if quick else 15, 1)
     if not quick:
         gradients(5, 16)
+    memory()
     perturbations(1 if quick else 3, 64 if quick else 224)
 
 
