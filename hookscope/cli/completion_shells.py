@@ -78,8 +78,10 @@ def split(text: str) -> list[str]:
 
 
 def _bash_line() -> Line:
-    pieces = os.environ["COMP_WORDS"].split("\n")
-    at = int(os.environ["COMP_CWORD"])
+    text, at = os.environ["COMP_WORDS"], int(os.environ["COMP_CWORD"])
+    # One word a line in typer's script; other callers put them all on one.
+    pieces = text.split("\n" if "\n" in text else " ")
+    pieces += [""] * (at + 1 - len(pieces))
     words, rest = _glued(pieces[: at + 1]), _glued(pieces[at + 1 :])
     piece, word = pieces[at], words[-1]
     lead = word if _cuts(piece) else word.removesuffix(piece)

@@ -26,6 +26,12 @@ def test_names_that_bash_cuts_into_pieces(found_here, warm):
     assert "tv_in1k" in tags
 
 
+@pytest.mark.parametrize("line", ["hookscope list-layers mobilenet_v", "hookscope list-layers "])
+def test_words_that_come_on_one_line(warm, line):
+    done = warm.run(_HOOKSCOPE_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD="2")
+    assert "mobilenet_v2" in done.stdout.splitlines()
+
+
 def test_class_names_come_in_bashs_own_spelling(warm):
     assert warm.bash("gradcam", "--class", "Egyptian") == [r"Egyptian\ cat"]
     assert warm.bash("gradcam", "--class", r"Egyptian\ c") == [r"Egyptian\ cat"]
