@@ -169,7 +169,7 @@ def _sentence(record: Record) -> str | None:
     if record["class_index"] is None:
         return f"{image}: {record['reason']}"
     index, name = record["class_index"], record["class_name"]
-    said = f"{image}: " + (f"{name} ({index})" if name else f"class {index}")
+    said = f"{image}: " + (f"{one_line(name)} ({index})" if name else f"class {index}")
     chance = record["probability"]
     if chance is not None and isfinite(chance):
         said += f" {chance:.2f}"

@@ -11,6 +11,7 @@ from statistics import fmean
 import torch
 from torch import Tensor, nn
 
+from hookscope.errors import ModelError
 from hookscope.gradcam.again import Key, by_key, classes_of, key_of
 from hookscope.gradcam.borrowing import borrowed
 from hookscope.gradcam.heatmap import Heatmap
@@ -73,7 +74,8 @@ class Evaluator:
     def __init__(self, explainer: Explainer, question: Question) -> None:
         self._explainer = explainer
         self._question = question
-        self._dresses: dict[str, list[Dress]] | None = None
+        self._dresses: list[Dress] | None = None
+        self._head: list[str] = []
         self._lock = threading.Lock()
 
     def evaluations(
@@ -93,23 +95,27 @@ class Evaluator:
         return evaluations
 
     def _random(self, model: nn.Module, x: Tensor) -> dict[str, list[Dress]]:
-        """The random weights by kind, drawn once."""
+        """The random weights by kind, drawn once; the head is looked for until it is found."""
         with self._lock:
             if self._dresses is None:
-                whole = [scrambled(model, self._question.seed + draw) for draw in range(DRAWS)]
-                head = head_of(model, x, self._question, whole[0])
-                self._dresses = {
-                    "head": [{name: dress[name] for name in head} for dress in whole if head],
-                    "all": [dress for dress in whole if dress],
-                }
-            return self._dresses
+                seeds = range(self._question.seed, self._question.seed + DRAWS)
+                self._dresses = [dress for seed in seeds if (dress := scrambled(model, seed))]
+            if self._dresses and not self._head:
+                self._head = head_of(model, x, self._question)
+            heads: list[Dress] = [
+                {name: dress[name] for name in self._head} for dress in self._dresses if self._head
+            ]
+            return {"head": heads, "all": self._dresses}
 
     def _maps_in(
         self, dress: Dress, model: nn.Module, x: Tensor, found: Sequence[Sequence[Heatmap]]
     ) -> list[_Again]:
         """The maps of the same classes in a network with other weights, picture by picture."""
         with dressed(model, dress):
-            again = self._explainer(model, x, classes_of(found))
+            try:
+                again = self._explainer(model, x, classes_of(found))
+            except ModelError:  # with these weights the layer does not run
+                return [{} for _ in found]
         return [by_key(row) for row in again]
 
 
@@ -159,8 +165,9 @@ def _evaluation(heatmap: Heatmap, worth: _Worth, again: dict[str, list[_Again]])
     key = key_of(heatmap)
 
     def likeness(draws: list[_Again]) -> float | None:
-        found = [rank_correlation(heatmap.map, maps[key].map) or 0.0 for maps in draws]
-        return fmean(found) if found else None
+        maps = [again[key].map for again in draws if key in again]
+        alike = [rank_correlation(heatmap.map, one) or 0.0 for one in maps]
+        return fmean(alike) if alike else None
 
     return replace(
         worth.of(heatmap, heatmap.class_index),

@@ -6,16 +6,13 @@ network has learnt.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from hookscope.gradcam.question import Question
 from hookscope.gradcam.reading import asked
-from hookscope.hooks.dressing import Dress, dressed
+from hookscope.gradcam.way_back import nearest_parameters
+from hookscope.hooks.dressing import dressed
 
 
 def scrambled(model: nn.Module, seed: int) -> dict[str, Tensor]:
@@ -41,41 +38,28 @@ def scrambled(model: nn.Module, seed: int) -> dict[str, Tensor]:
     return dress
 
 
-def head_of(model: nn.Module, x: Tensor, question: Question, dress: Dress) -> list[str]:
+def head_of(model: nn.Module, x: Tensor, question: Question) -> list[str]:
     """The names of the parameters that the class scores come out of: those of the classifier.
 
-    They are found in the graph of one forward pass in ``dress``: the first module on the way back
-    from the score that owns a matrix or a kernel, with what else was met until then (its bias, a
-    scale behind it).
+    They are found in the graph of one forward pass: on each way back from the scores to the
+    pictures, the first operation with a matrix or a kernel, and what else was met until then (its
+    bias, a scale behind it). A network with several branches to its scores has several. Empty
+    where no score hangs on the pictures, as when a detector finds nothing.
     """
-    names: dict[int, str] = {}
-    for name, tensor in dress.items():
-        if isinstance(tensor, nn.Parameter):
-            names.setdefault(id(tensor), name)
-    with dressed(model, dress), torch.enable_grad():
-        board = asked(lambda: model(x[:1].clone()), x[:1], question)
-        score = board.scores(board.ranked(1)[:, 0])
-    found: list[str] = []
-    for parameter in _on_the_way_back(score):
-        if id(parameter) in names:
-            found.append(names[id(parameter)])
-            if parameter.dim() > 1:
-                break
-    owners = {name.rpartition(".")[0] for name in found}
-    return [name for name in names.values() if name.rpartition(".")[0] in owners]
-
-
-def _on_the_way_back(score: Tensor) -> Iterator[Any]:
-    """The leaves of the graph, those nearest to ``score`` first."""
-    queue, met = deque([score.grad_fn]), set()
-    while queue:
-        node = queue.popleft()
-        if node is None or node in met:
-            continue
-        met.add(node)
-        if hasattr(node, "variable"):
-            yield node.variable
-        queue.extend(following for following, _ in node.next_functions)
+    own = dict(model.named_parameters(remove_duplicate=False))
+    # The same numbers, but leaves of a graph, whatever the user has frozen.
+    leaves = {
+        name: nn.Parameter(tensor.detach())
+        for name, tensor in own.items()
+        if tensor.is_floating_point()
+    }
+    pictures = x.clone().requires_grad_(True)
+    with dressed(model, leaves), torch.enable_grad():
+        board = asked(lambda: model(pictures.clone()), pictures, question)
+        score = board.scores(board.ranked(1)[:, 0]).sum()
+    nearest = {id(one) for one in nearest_parameters(score, pictures)}
+    owners = {name.rpartition(".")[0] for name, leaf in leaves.items() if id(leaf) in nearest}
+    return [name for name in leaves if name.rpartition(".")[0] in owners]
 
 
 def _drawn(name: str, parameter: Tensor, generator: torch.Generator) -> nn.Parameter:

@@ -129,10 +129,11 @@ def _axes(trial: Trial, dry: StandIn, runner: StandIn) -> dict[Address, Axes]:
     first = _shapes(trial)
     larger = replace(feed, size=other_size(feed.size), batch=2)
     compared = dry.run(larger, traced=False)
-    if not compared.complete and runner is not dry and _may_be_enlarged(trial):
+    unsure = compared.recording.doubtful or not compared.complete
+    if unsure and runner is not dry and _may_be_enlarged(trial):
         # Where an operation needs data, what runs after it is seen with data only.
         attempt = runner.run(larger, traced=False)
-        if len(attempt.recording.order) > len(compared.recording.order):
+        if attempt.complete or len(attempt.recording.order) > len(compared.recording.order):
             compared = attempt
     moved = _shapes(compared)
     # A model may bring every picture to one size itself (SSD).

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from hookscope.errors import ModelError, UsageError
 from hookscope.models.device import pick_device
@@ -242,7 +243,14 @@ def _opened(
         device=device,
         digest=digest,
         account=account,
-        batch_size=source.batch_size,
+        batch_size=source.batch_size or (1 if _mixes_pictures(module) else None),
+    )
+
+
+def _mixes_pictures(module: nn.Module) -> bool:
+    """Whether the pictures of a batch change each other's results, in eval mode too."""
+    return any(
+        isinstance(part, _BatchNorm) and part.running_mean is None for part in module.modules()
     )
 
 

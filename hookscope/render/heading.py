@@ -53,9 +53,9 @@ def stack(blocks: list[NDArray[np.uint8]], spacing: int) -> NDArray[np.uint8]:
     return sheet
 
 
-def number(value: float) -> str:
-    """Three digits, with a true minus sign."""
-    return f"{value:.3g}".replace("-", "\u2212")
+def number(value: float, digits: int = 3) -> str:
+    """So many digits, with a true minus sign."""
+    return f"{value:.{digits}g}".replace("-", "\u2212")
 
 
 def _title(title: str, width: int) -> NDArray[np.uint8]:

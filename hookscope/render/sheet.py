@@ -68,7 +68,8 @@ def sheet(
     for block, (row, col) in zip(blocks, cells, strict=True):
         page.paste(block, (_MARGIN + col * step_across, top + row * step_down))
     if bar_room:
-        _draw_bar(page, (_MARGIN + cols * step_across + 6, top, height), scale)
+        tall = max(height, 3 * line_height(_DETAIL))  # room for its three numbers
+        _draw_bar(page, (_MARGIN + cols * step_across + 6, top, tall), scale)
     return page
 
 
@@ -110,8 +111,10 @@ def _draw_own_bar(caption: Image.Image, own: Scale) -> None:
     colours = np.repeat(lut(own.cmap, caption.width)[None], _OWN_BAR, axis=0)
     caption.paste(Image.fromarray(colours), (0, 6))
     pen, below = ImageDraw.Draw(caption), 6 + _OWN_BAR + 2
-    low, high = (number(value) for value in own.limits)
     face = font(_DETAIL)
+    low, high = (number(value) for value in own.limits)
+    if face.getlength(f"{low}  {high}") > caption.width:
+        low, high = (number(value, digits=2) for value in own.limits)
     pen.text((0, below), low, fill=_GREY, font=face)
     pen.text((caption.width - 1, below), high, fill=_GREY, font=face, anchor="ra")
 

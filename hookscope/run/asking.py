@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hookscope.errors import PictureError, TargetError
 from hookscope.gradcam import Heatmap, explain
 from hookscope.gradcam.evaluation import Evaluation, Evaluator
 from hookscope.gradcam.question import Question
@@ -22,7 +24,7 @@ from hookscope.run.preparing import Prepared
 from hookscope.run.truth import Truths
 from hookscope.run.versus import Rival
 
-_BATCH = 16  # variants of a picture in one pass of an evaluation
+_BATCH = 16  # variants of a picture in one pass
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Asking:
             layers=addresses,
             layouts=layouts,
             background=_background(opened),
+            batch_size=opened.batch_size or _BATCH,
             **{k: value for k, value in asdict(asked).items() if k not in ("classes", "top_k")},
         )
         self._progress = progress
@@ -121,6 +124,12 @@ class Asking:
                 findings = _joined(findings, theirs, "rival")
         return findings
 
+    def unevaluated(self) -> Asking:
+        """The same questions without the tests."""
+        same = copy(self)
+        same._evaluator = None
+        return same
+
     def truth(self, sample: Sample) -> int | None:
         """The picture's true class, where it is known."""
         return self._truths.of(sample) if self._truths else None
@@ -153,7 +162,10 @@ class Asking:
         if not missed:
             return found
         order = {address: place for place, address in enumerate(_addresses(found))}
-        more = self._again(network, x[list(missed)], torch.tensor(list(missed.values())))
+        try:
+            more = self._again(network, x[list(missed)], torch.tensor(list(missed.values())))
+        except TargetError as error:  # a class that only the network itself could refuse
+            raise PictureError(f"--truth: {error}") from error
         for n, heatmaps in zip(missed, more, strict=True):
             found[n] = sorted(found[n] + heatmaps, key=lambda one: order[one.address])
         return found

@@ -83,7 +83,7 @@ class Explaining:
         rank = 1 + next(place for place, one in enumerate(same) if one is finding)
         first = finding is group[0]
         together = self.files.together(layer, sample, method)
-        files = self.files.own(layer, sample, method, index)
+        files = self.files.own(layer, sample, method, index, rivalled=finding.rival is not None)
         reason = unreadable(heatmap)
         return self.desk.deliver(
             prepared,
@@ -94,7 +94,7 @@ class Explaining:
             also={} if first else together,
             settings=self._fingerprinted(sample, layer, method, index, rank, first),
             status="degenerate" if reason else "ok",
-            reason=reason or heatmap.note,
+            reason=reason or heatmap.note or self._unrivalled(finding),
             layer=heatmap.layer,
             call=heatmap.call or 1,
             method=method,
@@ -116,10 +116,17 @@ class Explaining:
         if finding.truth is not None:
             predicted = heatmap.predicted and heatmap.predicted[0]
             more["truth"] = truth_field(finding.truth, predicted, labels)
-        if finding.rival is not None and self.asking.rival is not None:
+        if self.asking.rival is not None:
+            theirs = finding.rival
             more |= prediction(heatmap, labels)
-            more["versus"] = self.asking.rival.field(heatmap, finding.rival, labels)
+            more["versus"] = theirs and self.asking.rival.field(heatmap, theirs, labels)
         return more
+
+    def _unrivalled(self, finding: Finding) -> str | None:
+        rival = self.asking.rival
+        if rival is None or finding.rival is not None:
+            return None
+        return f"with the weights of {rival.name} the layer does not run"
 
     def _pictures(self, prepared: Prepared, group: list[Finding]) -> HeatPictures:
         rival = self.asking.rival

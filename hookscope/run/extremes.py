@@ -22,7 +22,7 @@ def on_one_scale(
     job: Explaining, engine_of: Callable[[Job], Engine], samples: Iterable[Sample]
 ) -> Explaining:
     """The same job, its colours ranging from the lowest to the highest value of all its maps."""
-    extremes = Extremes(job)
+    extremes = Extremes(replace(job, asking=job.asking.unevaluated()))
     for _ in engine_of(extremes).run(samples):
         pass
     return replace(job, look=replace(job.look, limits=extremes.limits))

@@ -37,8 +37,10 @@ class HeatFiles:
         views = {"overlay", "heatmap"} & set(self.look.views)
         return self.save is not None or self.versus is not None or bool(views)
 
-    def own(self, layer: str, sample: Sample, method: str, index: int | None) -> dict[str, str]:
-        """Those of one map."""
+    def own(
+        self, layer: str, sample: Sample, method: str, index: int | None, *, rivalled: bool = True
+    ) -> dict[str, str]:
+        """Those of one map; ``rivalled``: the second checkpoint has one too, where there is one."""
         class_name = None if index is None else self.labels.name(index)
         target = "none" if index is None else f"{index}-{class_name}" if class_name else str(index)
         named = partial(self.desk.file_name, layer, sample, method, target)
@@ -47,7 +49,7 @@ class HeatFiles:
         files = {view: names[view] for view in self.look.views if view in names}
         if self.save:
             files["tensor"] = beside(overlay, self.save)
-        if self.versus and index is not None:
+        if self.versus and rivalled:
             files["versus"] = named(f"versus-{self.versus}", extension="png")
             if self.save:
                 files["versus_tensor"] = beside(files["versus"], self.save)

@@ -11,7 +11,6 @@ from hookscope.gradcam import Heatmap
 from hookscope.gradcam.evaluation import Evaluation
 from hookscope.maps.faithfulness import rank_correlation
 from hookscope.models.labels import Labels
-from hookscope.render.heading import number
 from hookscope.render.panel import Panel, Scale, shared_limits
 from hookscope.render.verdicts import trust
 from hookscope.run.asking import Finding
@@ -48,7 +47,7 @@ def by_class(findings: Sequence[Finding], words: Words) -> list[Panel]:
             words.of_class(one.heatmap),
             one.heatmap.probability,
             unreadable(one.heatmap),
-            _scores(one.evaluation),
+            (*_judged(one), *_scores(one.evaluation)),
         )
         for one in findings
     ]
@@ -68,7 +67,7 @@ def by_method(
                 heatmap.method,
                 None,
                 unreadable(heatmap),
-                (_class_and_probability(heatmap, words), *_scores(one.evaluation)),
+                (_class_and_probability(heatmap, words), *_judged(one), *_scores(one.evaluation)),
                 Scale(own, cmap),
             )
         )
@@ -84,14 +83,14 @@ def by_checkpoint(
         for one, name in zip((ours, theirs), names, strict=True)
     ]
     alike = rank_correlation(ours.map, theirs.map)
-    said = "unknown" if alike is None else number(alike)
+    said = "unknown" if alike is None else _signed(alike)
     difference = theirs.map - ours.map
     panels.append(
         Panel(
             difference,
             f"{names[1]} less {names[0]}",
             None,
-            unreadable(ours) or unreadable(theirs),
+            _no_difference(difference, ours, theirs),
             (f"red: more heat in {names[1]}", f"rank correlation {said}"),
             Scale(_around_zero(difference), _DIFFERENCE, diverging=True),
         )
@@ -103,6 +102,23 @@ def unreadable(heatmap: Heatmap) -> str | None:
     """Why there is no heat to see, or None."""
     nothing_found = heatmap.note if heatmap.class_index is None else None
     return nothing_found or heatmap.degenerate
+
+
+def _no_difference(difference: Tensor, ours: Heatmap, theirs: Heatmap) -> str | None:
+    """Why a difference shows nothing: that one map is zero is no reason."""
+    if not difference.isfinite().all():
+        return "not finite"
+    return unreadable(ours) and unreadable(theirs)
+
+
+def _judged(finding: Finding) -> tuple[str, ...]:
+    """Whether the panel's class is the true one, or that which the network took for it."""
+    index, predicted = finding.heatmap.class_index, finding.heatmap.predicted
+    if finding.truth is None or index is None:
+        return ()
+    if index == finding.truth:
+        return ("the true class",)
+    return ("predicted, and wrong",) if predicted and index == predicted[0] else ()
 
 
 def _around_zero(difference: Tensor) -> tuple[float, float]:

@@ -58,9 +58,15 @@ class Rival:
         x: Tensor,
         found: Sequence[Sequence[Heatmap]],
     ) -> list[list[Heatmap | None]]:
-        """The second checkpoint's answers to what the heatmaps ``found`` are about."""
+        """The second checkpoint's answers to what the heatmaps ``found`` are about.
+
+        None where there is none: what runs may depend on the weights.
+        """
         with dressed(network, self.dress):
-            again = [by_key(row) for row in explainer(network, x, classes_of(found))]
+            try:
+                again = [by_key(row) for row in explainer(network, x, classes_of(found))]
+            except ModelError:  # with its weights the layer does not run
+                again = [{} for _ in found]
         return [
             [theirs.get(key_of(one)) for one in row]
             for row, theirs in zip(found, again, strict=True)

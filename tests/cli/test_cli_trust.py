@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from pictures import open_image
 from scipy.stats import spearmanr
 
 from hookscope.gradcam import gradcam
+from hookscope.gradcam.evaluation import Evaluator
+from hookscope.maps.faithfulness import average_drop, over_picture
 from hookscope.models.opening import open_model
 from hookscope.output.provenance import read_png
 
@@ -256,3 +259,144 @@ def test_named_classes_stay_as_asked_and_the_truth_is_told(hookscope, net, folde
     assert [record["class_name"] for record in ran.records] == ["eel"] * 5
     assert [record["truth"]["class_index"] for record in ran.records] == [0, 1, 2, 3, 4]
     assert len({record["truth"]["predicted_index"] for record in ran.records}) == 1
+
+
+def user_file(folder: Path, body: str) -> Path:
+    path = folder / "own.py"
+    path.write_text("import torch\nfrom torch import nn\n\n\n" + textwrap.dedent(body))
+    return path
+
+
+def test_a_layer_that_the_second_checkpoint_does_not_reach(hookscope, photo, tmp_path):
+    path = user_file(
+        tmp_path,
+        """
+        class Whimsical(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.gate = nn.Parameter(torch.ones(()))
+                self.deep, self.other = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
+
+            def forward(self, x):
+                return (self.deep if self.gate > 0 else self.other)(x).mean((2, 3))
+        """,
+    )
+    model = f"{path}:Whimsical"
+    state = open_model(model).module.state_dict()
+    for name, gate in (("on", 1.0), ("off", -1.0)):
+        torch.save({**state, "gate": torch.tensor(gate)}, tmp_path / f"{name}.pth")
+    ran = hookscope(
+        "gradcam", photo, "-m", model, "-c", tmp_path / "on.pth", "-l", "deep", "--versus",
+        tmp_path / "off.pth", "--json", "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert ran.code == 0
+    (record,) = ran.records
+    assert record["status"] == "ok"
+    assert record["versus"] is None
+    assert list(record["files"]) == ["overlay"]
+    assert "with the weights of off the layer does not run" in ran.err
+
+
+def test_pictures_are_asked_one_by_one_where_they_change_each_other(hookscope, photo, tmp_path):
+    path = user_file(
+        tmp_path,
+        """
+        def mixing():
+            torch.manual_seed(0)
+            return nn.Sequential(
+                nn.Conv2d(3, 8, 5, 4),
+                nn.BatchNorm2d(8, track_running_stats=False),
+                nn.ReLU(),
+                nn.AdaptiveAvgPool2d(2),
+                nn.Flatten(),
+                nn.Linear(32, 3),
+            )
+        """,
+    )
+    model = f"{path}:mixing"
+    other = tmp_path / "other.png"
+    open_image(photo).rotate(180).save(other)
+    command = ("gradcam", "-m", model, "--evaluate", "--json", "--save", "npy")
+    together = hookscope(*command, photo, other, "-o", tmp_path / "a").records
+    alone = [hookscope(*command, one, "-o", tmp_path / "b").records[0] for one in (photo, other)]
+    assert [one["score"] for one in together] == [one["score"] for one in alone]
+    opened = open_model(model)
+    x, _ = opened.preprocessing(open_image(photo))
+    heatmap = torch.from_numpy(np.load(together[0]["files"]["tensor"]))
+    weights = over_picture(heatmap, tuple(x.shape[1:]))
+    index = together[0]["class_index"]
+    chances = [opened.module(one[None]).softmax(1)[0, index].item() for one in (x, x * weights)]
+    expected = average_drop(*chances)
+    assert together[0]["evaluation"]["average_drop"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_true_class_that_only_the_network_can_refuse_costs_its_picture(
+    hookscope, photo, tmp_path
+):
+    path = user_file(
+        tmp_path,
+        """
+        class Dict(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.head = nn.Conv2d(3, 4, 5, 4), nn.Linear(4, 3)
+
+            def forward(self, x):
+                x = self.head(self.conv(x).mean((2, 3)))
+                return {"logits": x, "twice": 2 * x}
+        """,
+    )
+    table = tmp_path / "truth.csv"
+    table.write_text("picture,class\na.png,9\nb.png,0\n")
+    for name in ("a", "b"):
+        shutil.copy(photo, tmp_path / f"{name}.png")
+    ran = hookscope(
+        "gradcam", tmp_path / "a.png", tmp_path / "b.png", "-m", f"{path}:Dict", "--truth", table,
+        "--json", "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert ran.code == 1
+    assert [record["status"] for record in ran.records][:2] == ["error", "ok"]
+    assert "no class 9" in ran.records[0]["error"]
+
+
+def test_class_names_cannot_colour_the_terminal(hookscope, net, photo, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("".join(f"x\x1b[31m{k}\n" for k in range(5)))
+    ran = hookscope("gradcam", photo, "-m", net, "--labels", labels, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert "\x1b" not in ran.err
+    assert r"x\x1b[31m" in ran.err
+
+
+def test_the_sheet_says_which_class_is_true(folders, net, monkeypatch, hookscope, tmp_path):
+    drawn = []
+    monkeypatch.setattr(
+        "hookscope.run.heat_pictures.sheet",
+        lambda picture, box, panels, **look: drawn.append(panels) or picture,
+    )
+    hookscope(
+        "gradcam", folders, "-r", "-m", net, "--truth", "folders", "--top-k", "5", "--view",
+        "sheet", "-o", tmp_path / "out",
+    )  # fmt: skip
+    true = [[one.name for one in panels if "the true class" in one.lines] for panels in drawn]
+    assert sorted(true) == [["ant"], ["bee"], ["cat"], ["dog"], ["eel"]]
+    wrong = [one for panels in drawn for one in panels if "predicted, and wrong" in one.lines]
+    assert len(wrong) == 4
+    assert len({one.name for one in wrong}) == 1
+
+
+def test_one_scale_for_the_run_asks_without_evaluating(
+    hookscope, net, photo, monkeypatch, tmp_path
+):
+    asked = []
+    evaluations = Evaluator.evaluations
+    monkeypatch.setattr(
+        Evaluator,
+        "evaluations",
+        lambda self, *arguments: asked.append(1) or evaluations(self, *arguments),
+    )
+    ran = hookscope(
+        "gradcam", photo, "-m", net, "--evaluate", "--scale", "shared", "-o", tmp_path / "out"
+    )
+    assert ran.code == 0
+    assert len(asked) == 1

@@ -274,3 +274,22 @@ def test_an_odd_tensor_takes_no_later_layer_along(what: str) -> None:
     assert layouts(found)["later"] == Layout("NCHW")
     assert layouts(found)["head"].kind == "vector"
     assert [info.shape for info in found.of("later")] == [(1, 4, 19, 19)]
+
+
+class Gated(nn.Module):
+    """Which layer runs hangs on a weight, which a pass without data cannot know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.ones(()))
+        self.deep, self.other = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        return (self.deep if self.gate > 0 else self.other)(x).mean((2, 3))
+
+
+def test_layouts_come_from_the_pass_that_took_the_right_branch():
+    found = probe(Gated().eval())
+    assert found.order == (("deep", 1),)
+    assert found.tensors[0].layout.kind == "NCHW"
+    assert found.cam_default == "deep"
