@@ -10,7 +10,7 @@ from hookscope.errors import UsageError
 from hookscope.render.text import font
 
 # A grid is about this wide and high, in pixels, where the size of the maps leaves a choice.
-_SIDE = 1300
+_SIDE = 1000
 _ASPECT = 1.2  # width over height: screens and pages of text are wider than a tile is high
 _LARGEST_TILE = 512
 _LARGEST_FACTOR = 64

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 CORES = len(os.sched_getaffinity(0))
 BATCH = 4
-EARLY = {"mobilenet_v2": "features.0", "resnet18": "layer1.0.conv1"}
+EARLY = {"mobilenet_v2": "features.1", "resnet18": "layer1.0.conv1"}
 LAST = {"mobilenet_v2": "features", "resnet18": "layer4"}
 
 
