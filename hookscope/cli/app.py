@@ -66,7 +66,7 @@ def run(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     _make_streams_usable()
     if os.environ.get("_HOOKSCOPE_COMPLETE", "").startswith("complete_"):
-        from hookscope.cli.completion_shells import complete
+        from hookscope.cli.completion.shells import complete
 
         return complete(app)
     hasten_help(arguments)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from hookscope.cli.completing import colormap_names
+from hookscope.cli.completion.values import colormap_names
 from hookscope.cli.console import Console
 from hookscope.cli.opening import model_arguments, preprocessing_of, store_arguments
 from hookscope.cli.options import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hookscope.cli.running import Tally
     from hookscope.layers.probe import Probe
     from hookscope.output.records import Record
-    from hookscope.run.taps import Tap
+    from hookscope.run.capturing.taps import Tap
 
 
 @dataclass(frozen=True)
@@ -149,13 +149,13 @@ def command(
         from hookscope.models.opening import open_model
         from hookscope.output.store import Store
         from hookscope.render.palette import lut
-        from hookscope.run.capturing import Capturing
+        from hookscope.run.capturing.embedding import Embedding
+        from hookscope.run.capturing.job import Capturing
+        from hookscope.run.capturing.measuring import Measuring
+        from hookscope.run.capturing.pictures import GridLook
         from hookscope.run.clock import Clock
         from hookscope.run.desk import Desk
-        from hookscope.run.embedding import Embedding
         from hookscope.run.engine import engine_for
-        from hookscope.run.measuring import Measuring
-        from hookscope.run.tap_pictures import GridLook
         from hookscope.run.unanswered import unanswered
 
         if grid.cmap is not None:

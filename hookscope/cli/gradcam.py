@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from hookscope.layers.probe import Probe
     from hookscope.models.opening import OpenedModel
     from hookscope.output.records import Record
+    from hookscope.run.explaining.truth import Truths
     from hookscope.run.pipeline import Engine, Job
-    from hookscope.run.truth import Truths
 
 
 def command(
@@ -83,14 +83,14 @@ def command(
         from hookscope.layers.probe import probe
         from hookscope.models.opening import open_model
         from hookscope.output.store import Store
-        from hookscope.run.asking import Asking
         from hookscope.run.clock import Clock
         from hookscope.run.desk import Desk
         from hookscope.run.engine import engine_for
-        from hookscope.run.explaining import Explaining
-        from hookscope.run.extremes import on_one_scale
-        from hookscope.run.heat_files import HeatFiles
-        from hookscope.run.heat_summary import Summary
+        from hookscope.run.explaining.asking import Asking
+        from hookscope.run.explaining.extremes import on_one_scale
+        from hookscope.run.explaining.files import HeatFiles
+        from hookscope.run.explaining.job import Explaining
+        from hookscope.run.explaining.summary import Summary
         from hookscope.run.unanswered import unanswered
 
         methods, drawn = methods_of(question, trust), look_of(look, trust)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
-from hookscope.cli.completing import class_names, colormap_names, method_names
+from hookscope.cli.completion.values import class_names, colormap_names, method_names
 
 
 class View(str, Enum):

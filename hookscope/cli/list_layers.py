@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from hookscope.cli.completing import model_names
+from hookscope.cli.completion.values import model_names
 from hookscope.cli.console import Console
 from hookscope.cli.opening import input_size_of, model_arguments
 from hookscope.cli.options import LayerFlags, ModelFlags, TalkFlags

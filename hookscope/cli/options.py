@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
-from hookscope.cli.completing import layer_names, model_names, type_names, weights_names
+from hookscope.cli.completion.values import layer_names, model_names, type_names, weights_names
 
 
 def _drawable(wanted: bool) -> bool:

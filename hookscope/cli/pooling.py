@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from hookscope.layers.probe import Probe
     from hookscope.models.opening import OpenedModel
     from hookscope.models.preprocess import Preprocessing
+    from hookscope.run.capturing.embedding import Embedding
+    from hookscope.run.capturing.taps import Tap
     from hookscope.run.clock import Clock
     from hookscope.run.desk import Desk
-    from hookscope.run.embedding import Embedding
-    from hookscope.run.taps import Tap
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class PoolFlags:
     ) -> Embedding:
         """The job that fills the matrices. Raises ``OutputError`` for one that must stay."""
         from hookscope.output.matrix import Replacing
-        from hookscope.run.embedding import Embedding
-        from hookscope.run.taps import ActivationTap
+        from hookscope.run.capturing.embedding import Embedding
+        from hookscope.run.capturing.taps import ActivationTap
 
         assert self.pool is not None
         assert isinstance(tap, ActivationTap)

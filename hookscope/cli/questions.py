@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from hookscope.layers.addresses import Address, Selection
     from hookscope.layers.probe import Probe
     from hookscope.models.opening import OpenedModel
-    from hookscope.run.asking import Asked
-    from hookscope.run.heat_pictures import Look
-    from hookscope.run.truth import Truths
-    from hookscope.run.versus import Rival
+    from hookscope.run.explaining.asking import Asked
+    from hookscope.run.explaining.pictures import Look
+    from hookscope.run.explaining.truth import Truths
+    from hookscope.run.explaining.versus import Rival
 
 
 def methods_of(question: QuestionFlags, trust: TrustFlags) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def methods_of(question: QuestionFlags, trust: TrustFlags) -> tuple[str, ...]:
 def look_of(flags: OverlayFlags, trust: TrustFlags) -> Look:
     """How the answer is drawn; a colormap that is unknown is a ``UsageError``."""
     from hookscope.render.palette import lut
-    from hookscope.run.heat_pictures import Look
+    from hookscope.run.explaining.pictures import Look
 
     lut(flags.cmap)
     views = tuple(view.value for view in flags.view or ())
@@ -58,7 +58,7 @@ def asked_of(
     seen: Probe,
 ) -> Asked:
     """The settings of all heatmaps; a class that the model does not have is a ``TargetError``."""
-    from hookscope.run.asking import Asked
+    from hookscope.run.explaining.asking import Asked
 
     # Where nothing tells, the network itself refuses what it does not have.
     count = count_classes(seen) or len(opened.labels) or 1 << 30
@@ -116,7 +116,7 @@ def truths_of(
     if trust.truth is None:
         return None, opened
     from hookscope.output.names import settle
-    from hookscope.run.truth import read_truths
+    from hookscope.run.explaining.truth import read_truths
 
     everyone = settle(share.everyone)  # folders give the same classes to every shard
     truths = read_truths(trust.truth, everyone, opened.labels, count_classes(seen))
@@ -131,7 +131,7 @@ def rival_of(
     if file is None:
         return None
     from hookscope.models.opening import open_model
-    from hookscope.run.versus import Rival
+    from hookscope.run.explaining.versus import Rival
 
     second = open_model(spec, **{**model_arguments(flags), "weights": None, "checkpoint": file})
     if second.account:

@@ -15,7 +15,7 @@ from hookscope.cli.console import Console
 from hookscope.output.records import dumps
 
 if TYPE_CHECKING:
-    from hookscope.run.measuring import LayerStatistics, Measuring
+    from hookscope.run.capturing.measuring import LayerStatistics, Measuring
 
 _COLUMNS = ("mean", "std", "min", "max", "zeros", "dead", "not finite")
 _OF_GRADIENTS = ("norm", "to above")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
-from hookscope.cli.completing import class_names
+from hookscope.cli.completion.values import class_names
 from hookscope.errors import UsageError
 
 if TYPE_CHECKING:
     from hookscope.layers.addresses import Selection
     from hookscope.layers.probe import Probe
     from hookscope.models.opening import OpenedModel
-    from hookscope.run.taps import Tap
-    from hookscope.run.tensorboard import EventLog
+    from hookscope.run.capturing.taps import Tap
+    from hookscope.run.capturing.tensorboard import EventLog
 
 
 def _question(*names: str, help: str, **more: Any) -> Any:
@@ -106,7 +106,7 @@ class TapFlags:
         """Where TensorBoard looks, if it was asked for."""
         if self.tensorboard is None or dry_run:
             return None
-        from hookscope.run.tensorboard import EventLog
+        from hookscope.run.capturing.tensorboard import EventLog
 
         return EventLog(self.tensorboard)
 
@@ -119,13 +119,13 @@ class TapFlags:
     ) -> Tap:
         """What these flags ask for at the selected layers."""
         if self.what == "attention":
-            from hookscope.run.attention_tap import AttentionTap
+            from hookscope.run.capturing.attention import AttentionTap
 
             return AttentionTap.on(
                 opened.module, selections, seen, rolled_out=self.rollout, precision=precision
             )
         if self.what == "gradient":
-            from hookscope.run.gradient_tap import GradientTap, Target
+            from hookscope.run.capturing.gradients import GradientTap, Target
 
             index = None
             if self.class_:
@@ -133,6 +133,6 @@ class TapFlags:
                 index = opened.labels.find(self.class_[0], count)
             target = Target(index, self.loss, self.output_key)
             return GradientTap(selections, seen, target, opened.labels, precision)
-        from hookscope.run.taps import ActivationTap
+        from hookscope.run.capturing.taps import ActivationTap
 
         return ActivationTap(self.what, selections, seen, precision)

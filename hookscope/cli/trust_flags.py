@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from hookscope.cli.completing import method_names
+from hookscope.cli.completion.values import method_names
 
 
 def _trust(*names: str, help: str, **more: Any) -> Any:

@@ -120,7 +120,7 @@ def _import_ours() -> None:
 
     with contextlib.redirect_stdout(io.StringIO()):
         run(["--version"])
-    for name in ("capturing", "embedding", "engine", "explaining"):
+    for name in ("capturing.job", "capturing.embedding", "engine", "explaining.job"):
         importlib.import_module(f"hookscope.run.{name}")
 
 

@@ -15,8 +15,8 @@ from report_pages import BLUE, RED, Folder
 
 from hookscope.cli.app import run
 from hookscope.models.labels import Labels
+from hookscope.run.explaining.truth import truth_field
 from hookscope.run.reporting import write_report
-from hookscope.run.truth import truth_field
 
 READY = "document.documentElement.dataset.ready === 'true'"
 CARDS = "[...document.querySelectorAll('.card')]"

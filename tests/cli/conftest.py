@@ -15,7 +15,7 @@ from prompts import Prompt
 from slow_runs import NETS, PICTURES, Command
 
 from hookscope.cli.app import app, run
-from hookscope.cli.completion_answers import answers
+from hookscope.cli.completion.answers import answers
 
 NETWORK = """
     import torch

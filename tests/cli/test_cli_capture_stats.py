@@ -13,7 +13,7 @@ from PIL import Image
 from hookscope.layout import Layout
 from hookscope.maps.statistics import RunningStatistics
 from hookscope.models.opening import open_model
-from hookscope.run.suspicions import Measured, suspicions
+from hookscope.run.capturing.suspicions import Measured, suspicions
 
 SICK = """
     import torch

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torchvision
 
-from hookscope.cli.completing import METHODS
+from hookscope.cli.completion.values import METHODS
 from hookscope.maps.cam import NAMES
 
 NETWORK = """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hookscope.cli import completion_cache
-from hookscope.cli.completion_cache import Found, installed, remembered
+from hookscope.cli.completion import cache as completion_cache
+from hookscope.cli.completion.cache import Found, installed, remembered
 
 
 @pytest.fixture

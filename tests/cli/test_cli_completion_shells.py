@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hookscope.cli.completion_shells import split
+from hookscope.cli.completion.shells import split
 
 
 def test_names_that_bash_cuts_into_pieces(found_here, warm):

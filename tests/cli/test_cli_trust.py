@@ -371,7 +371,7 @@ def test_class_names_cannot_colour_the_terminal(hookscope, net, photo, tmp_path)
 def test_the_sheet_says_which_class_is_true(folders, net, monkeypatch, hookscope, tmp_path):
     drawn = []
     monkeypatch.setattr(
-        "hookscope.run.heat_pictures.sheet",
+        "hookscope.run.explaining.pictures.sheet",
         lambda picture, box, panels, **look: drawn.append(panels) or picture,
     )
     hookscope(

@@ -13,7 +13,7 @@ from embedding_runs import hidden, index_of
 
 from hookscope.output.matrix import Matrix, Replacing
 from hookscope.output.matrix_index import Picture
-from hookscope.run.embedding import Embedding
+from hookscope.run.capturing.embedding import Embedding
 
 
 def files(out: Path) -> dict[str, bytes]:

@@ -18,8 +18,8 @@ from hookscope.maps.detection import DetectionBoard
 from hookscope.maps.segmentation import SegmentationBoard
 from hookscope.maps.targets import BinaryBoard
 from hookscope.models.labels import Labels
-from hookscope.run.gradient_tap import GradientTap, Target, cross_entropy
-from hookscope.run.taps import ActivationTap
+from hookscope.run.capturing.gradients import GradientTap, Target, cross_entropy
+from hookscope.run.capturing.taps import ActivationTap
 
 
 def pictures(count: int = 2) -> Tensor:

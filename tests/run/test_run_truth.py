@@ -16,7 +16,7 @@ from hookscope.images.inputs import Source, expand
 from hookscope.models.labels import Labels
 from hookscope.output.names import Sample, settle
 from hookscope.render.verdicts import truth
-from hookscope.run.truth import Accuracy, Truths, read_truths, truth_field
+from hookscope.run.explaining.truth import Accuracy, Truths, read_truths, truth_field
 
 PETS = Labels(("tabby cat", "Egyptian cat", "dog", "crane", "hot-dog", "crane", "T-shirt", ""))
 WORDNET = [f"n{number:08}" for number in range(1_440_764, 1_441_764)]

@@ -13,7 +13,7 @@ from hookscope.errors import TargetError, UsageError
 from hookscope.images.inputs import Source
 from hookscope.models.labels import Labels
 from hookscope.output.names import settle
-from hookscope.run.truth import Truths, read_truths
+from hookscope.run.explaining.truth import Truths, read_truths
 
 PETS = Labels(("cat", "dog", "crane", "crane", "Egyptian cat"))
 

@@ -16,14 +16,14 @@ from hookscope.models.opening import OpenedModel
 from hookscope.models.preprocess import Preprocessing
 from hookscope.output.names import Sample
 from hookscope.output.records import Record
-from hookscope.run.apart import AxesKnown, by_picture
+from hookscope.run.capturing.apart import AxesKnown, by_picture
+from hookscope.run.capturing.suspicions import Measured, suspicions
+from hookscope.run.capturing.taps import Tap
 from hookscope.run.clock import Clock
 from hookscope.run.desk import Desk
 from hookscope.run.forward import on_device
 from hookscope.run.pipeline import Records
 from hookscope.run.preparing import Prepared, prepare
-from hookscope.run.suspicions import Measured, suspicions
-from hookscope.run.taps import Tap
 
 
 @dataclass(frozen=True)

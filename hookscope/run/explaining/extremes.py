@@ -10,10 +10,10 @@ from torch import nn
 
 from hookscope.errors import PictureError
 from hookscope.output.names import Sample
-from hookscope.run.asking import Finding
 from hookscope.run.clock import Clock
-from hookscope.run.explaining import Explaining
-from hookscope.run.heat_sheets import unreadable
+from hookscope.run.explaining.asking import Finding
+from hookscope.run.explaining.job import Explaining
+from hookscope.run.explaining.sheets import unreadable
 from hookscope.run.pipeline import Engine, Job, Records
 from hookscope.run.preparing import Prepared, prepare
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, TextIO
 
 from typer import Typer
 
-from hookscope.cli.completion_answers import Answer, answers, flag_of
+from hookscope.cli.completion.answers import Answer, answers, flag_of
 
 VARIABLE = "_HOOKSCOPE_COMPLETE"
 

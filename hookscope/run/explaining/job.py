@@ -14,16 +14,16 @@ from hookscope.models.opening import OpenedModel
 from hookscope.models.preprocess import Preprocessing
 from hookscope.output.names import Sample
 from hookscope.output.records import Record
-from hookscope.run.asking import Asking, Finding
 from hookscope.run.clock import Clock
 from hookscope.run.desk import Desk
-from hookscope.run.heat_files import HeatFiles
-from hookscope.run.heat_pictures import HeatPictures, Look
-from hookscope.run.heat_sheets import Words, unreadable
+from hookscope.run.explaining.asking import Asking, Finding
+from hookscope.run.explaining.files import HeatFiles
+from hookscope.run.explaining.pictures import HeatPictures, Look
+from hookscope.run.explaining.sheets import Words, unreadable
+from hookscope.run.explaining.truth import truth_field
+from hookscope.run.explaining.versus import prediction
 from hookscope.run.pipeline import Records
 from hookscope.run.preparing import Prepared, prepare
-from hookscope.run.truth import truth_field
-from hookscope.run.versus import prediction
 
 _Group = tuple[Address, str | None]  # a layer and, unless a sheet shows several, a method
 

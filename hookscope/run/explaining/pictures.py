@@ -17,9 +17,9 @@ from hookscope.render.overlay import heatmap_view, overlay
 from hookscope.render.panel import Panel
 from hookscope.render.placement import Box, fit_within
 from hookscope.render.sheet import sheet
-from hookscope.run.asking import Finding
 from hookscope.run.clock import Clock
-from hookscope.run.heat_sheets import Words, by_checkpoint, by_class, by_method, unreadable
+from hookscope.run.explaining.asking import Finding
+from hookscope.run.explaining.sheets import Words, by_checkpoint, by_class, by_method, unreadable
 from hookscope.run.pieces import picture_piece, tensor_piece
 from hookscope.run.preparing import Prepared
 

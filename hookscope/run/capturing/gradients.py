@@ -24,9 +24,9 @@ from hookscope.maps.cam import full_precision
 from hookscope.maps.segmentation import SegmentationBoard
 from hookscope.maps.targets import BinaryBoard, Board, LogitBoard, check_classes
 from hookscope.models.labels import Labels
-from hookscope.run.apart import AxesKnown
+from hookscope.run.capturing.apart import AxesKnown
+from hookscope.run.capturing.taps import Taken, addresses_of
 from hookscope.run.forward import failures_in_words
-from hookscope.run.taps import Taken, addresses_of
 
 # fp16 turns gradients under 6e-8 to zero; what is differentiated is scaled up on the way back.
 _SCALES = {"fp16": 256.0}

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from hookscope.output.records import Record
 from hookscope.render.verdicts import trust
-from hookscope.run.truth import Accuracy
+from hookscope.run.explaining.truth import Accuracy
 
 _SAID = {
     "average_drop": "average drop {:.2f}",

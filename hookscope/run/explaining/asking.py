@@ -19,10 +19,10 @@ from hookscope.layers.addresses import Address
 from hookscope.layout import Layout
 from hookscope.models.opening import OpenedModel
 from hookscope.output.names import Sample
+from hookscope.run.explaining.truth import Truths
+from hookscope.run.explaining.versus import Rival
 from hookscope.run.forward import failures_in_words, on_device
 from hookscope.run.preparing import Prepared
-from hookscope.run.truth import Truths
-from hookscope.run.versus import Rival
 
 _BATCH = 16  # variants of a picture in one pass
 

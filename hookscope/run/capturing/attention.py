@@ -16,8 +16,8 @@ from hookscope.layers.addresses import Address, Selection
 from hookscope.layers.axes import Axes
 from hookscope.layers.probe import Probe
 from hookscope.layout import Layout
+from hookscope.run.capturing.taps import Taken, called
 from hookscope.run.forward import running
-from hookscope.run.taps import Taken, called
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hookscope.maps.faithfulness import rank_correlation
 from hookscope.models.labels import Labels
 from hookscope.render.panel import Panel, Scale, shared_limits
 from hookscope.render.verdicts import trust
-from hookscope.run.asking import Finding
+from hookscope.run.explaining.asking import Finding
 
 _DIFFERENCE = "RdBu_r"
 

@@ -14,7 +14,7 @@ from hookscope.hooks.results import Activation
 from hookscope.layers.addresses import Address, Selection, chosen
 from hookscope.layers.axes import Axes
 from hookscope.layers.probe import Probe
-from hookscope.run.apart import AxesKnown
+from hookscope.run.capturing.apart import AxesKnown
 from hookscope.run.forward import running
 
 

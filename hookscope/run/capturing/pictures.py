@@ -19,7 +19,7 @@ from hookscope.render.channels import reduce_map
 from hookscope.render.grid import feature_grid
 from hookscope.render.overlay import overlay
 from hookscope.render.plots import matrix_plot, plot
-from hookscope.run.apart import FeatureMaps
+from hookscope.run.capturing.apart import FeatureMaps
 from hookscope.run.preparing import Prepared
 
 Draw = Callable[[], Image.Image]

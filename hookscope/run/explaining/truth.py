@@ -11,8 +11,8 @@ from hookscope.errors import UsageError
 from hookscope.models.labels import Labels
 from hookscope.output.names import Sample
 from hookscope.output.records import Record
-from hookscope.run.truth_names import Names
-from hookscope.run.truth_table import read_table
+from hookscope.run.explaining.truth_names import Names
+from hookscope.run.explaining.truth_table import read_table
 
 FOLDERS = "folders"
 

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from hookscope.cli.completion_cache import Found, installed, remembered
+from hookscope.cli.completion.cache import Found, installed, remembered
 
 
 def has(name: str) -> bool:

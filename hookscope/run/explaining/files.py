@@ -8,7 +8,7 @@ from functools import partial
 from hookscope.models.labels import Labels
 from hookscope.output.names import Sample, beside
 from hookscope.run.desk import Desk
-from hookscope.run.heat_pictures import Look
+from hookscope.run.explaining.pictures import Look
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from hookscope.models.opening import OpenedModel
 from hookscope.models.preprocess import Preprocessing
 from hookscope.output.names import Sample, beside
 from hookscope.output.records import Record
-from hookscope.run.apart import AxesKnown, FeatureMaps, taken_apart
+from hookscope.run.capturing.apart import AxesKnown, FeatureMaps, taken_apart
+from hookscope.run.capturing.pictures import Draw, GridLook, TapPictures
+from hookscope.run.capturing.taps import Tap
+from hookscope.run.capturing.tensorboard import EventLog
 from hookscope.run.clock import Clock
 from hookscope.run.desk import Desk
 from hookscope.run.forward import on_device
 from hookscope.run.pieces import picture_piece, tensor_piece
 from hookscope.run.pipeline import Records
 from hookscope.run.preparing import Prepared, prepare
-from hookscope.run.tap_pictures import Draw, GridLook, TapPictures
-from hookscope.run.taps import Tap
-from hookscope.run.tensorboard import EventLog
 
 
 @dataclass(frozen=True)

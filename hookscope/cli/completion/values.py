@@ -18,7 +18,7 @@ METHODS = (
 
 def model_names(incomplete: str) -> list[str]:
     """torchvision's names; timm's once the word can only be one of them."""
-    from hookscope.cli.completion_sources import has, library
+    from hookscope.cli.completion.sources import has, library
 
     if not incomplete:
         return [*library("torchvision"), *(["timm:"] if has("timm") else [])]
@@ -31,7 +31,7 @@ def model_names(incomplete: str) -> list[str]:
 
 def weights_names(ctx: Context) -> list[str]:
     """The entries of the line's model."""
-    from hookscope.cli.completion_sources import library
+    from hookscope.cli.completion.sources import library
 
     model = ctx.params["model"]
     if model.startswith("timm:"):
@@ -66,7 +66,7 @@ def class_names(ctx: Context) -> list[str]:
 
 def colormap_names() -> list[str]:
     """matplotlib's colormaps."""
-    from hookscope.cli.completion_sources import colormaps
+    from hookscope.cli.completion.sources import colormaps
 
     return colormaps()
 
@@ -85,7 +85,7 @@ def _is_plain(model: str) -> bool:
 
 def _network(ctx: Context) -> dict[str, Any]:
     """``layers`` (name -> class) and ``classes`` (their names) of the line's model."""
-    from hookscope.cli.completion_sources import library, network
+    from hookscope.cli.completion.sources import library, network
 
     model = ctx.params["model"]
     if _is_plain(model) and model.lower() not in library("torchvision"):

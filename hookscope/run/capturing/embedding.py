@@ -24,14 +24,14 @@ from hookscope.output.matrix_index import Picture
 from hookscope.output.names import Sample
 from hookscope.output.records import Record
 from hookscope.output.store import FolderLostError
-from hookscope.run.apart import AxesKnown, by_picture
+from hookscope.run.capturing.apart import AxesKnown, by_picture
+from hookscope.run.capturing.taps import ActivationTap
 from hookscope.run.clock import Clock
 from hookscope.run.desk import Desk
 from hookscope.run.forward import on_device
 from hookscope.run.pipeline import Records, Result
 from hookscope.run.preparing import Prepared, prepare
 from hookscope.run.shard import Shard
-from hookscope.run.taps import ActivationTap
 
 
 @dataclass(frozen=True)
