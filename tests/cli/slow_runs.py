@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,8 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "FORWARD": str(forward), "BUILD": str(build)},
+            # A job in the background hands an ignored Ctrl-C on to all that it starts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
     def here(self, capsys: Any, name: str, *flags: str) -> tuple[int, list[dict[str, Any]]]:
