@@ -16,6 +16,9 @@ from hookscope.layers.outputs import Item
 _CALL_AND_ITEM = re.compile(r"(?P<layer>.+?)(?:@(?P<call>[1-9]\d*))?(?P<items>(?:\[[^\[\]]+\])*)")
 _CALL_THEN_ITEM = re.compile(r"(?P<layer>.+)@(?P<call>[1-9]\d*)(?P<items>(?:\[[^\[\]]+\])*)")
 
+# What an index or a key never is: a range, or a negation.
+_CHARACTER_CLASS = re.compile(r"\[(?:!|[^\]]*\w-\w)[^\]]*\]")
+
 
 @dataclass(frozen=True)
 class Address:
@@ -104,7 +107,10 @@ def _matches(
     classes: dict[str, str],
     types: Sequence[str],
 ) -> list[Selection]:
-    hits = _exact(pattern, model, layers) or _globbed(pattern, layers)
+    hits = _exact(pattern, model, layers)
+    if not hits or _CHARACTER_CLASS.search(pattern):
+        # `features.1[0-2]` begins like a layer's name, but no item is called 0-2.
+        hits = _globbed(pattern, layers) or hits
     if not hits:
         raise _unknown_layer(pattern, layers)
     if not types:

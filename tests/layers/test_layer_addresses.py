@@ -66,6 +66,17 @@ def test_globs_cross_dots_and_come_in_the_order_of_the_model(network: nn.Module)
     assert not any(selection.exact for selection in select(network, ["*.0"]))
 
 
+def test_a_range_behind_a_layers_name_is_a_glob_and_an_index_is_an_item() -> None:
+    model = nn.Module()
+    model.features = nn.Sequential(*(nn.ReLU() for _ in range(14)))
+    assert names(select(model, ["features.1[0-2]"])) == [f"features.{k}" for k in (10, 11, 12)]
+    assert names(select(model, ["features.1[!0-2]"])) == ["features.13"]
+    (one,) = select(model, ["features.1[0]"])
+    assert (one.layer, one.item, one.exact) == ("features.1", (0,), True)
+    (key,) = select(model, ["features.9[a-b]"])  # nothing else that it could be
+    assert (key.layer, key.item) == ("features.9", ("a-b",))
+
+
 def test_call_and_item_are_split_off_a_glob(network: nn.Module) -> None:
     assert [(s.layer, s.call, s.item) for s in select(network, ["*.2@1[1][0]"])] == [
         ("layer1.2", 1, (1, 0)),

@@ -72,6 +72,11 @@ def read(path: Path, *, unsafe_load: bool = False) -> Contents:
     except PermissionError:
         raise CheckpointError(f"{path} may not be read: permission denied") from None
     except Exception as error:  # the readers raise nearly anything on damaged bytes
+        if isinstance(error, EOFError) or "unexpected EOF" in str(error):
+            raise CheckpointError(
+                f"{path.name} is cut off: it ends in the middle of a tensor",
+                "Copy or download it again.",
+            ) from None
         raise CheckpointError(
             f"{path.name} is damaged, or not a checkpoint after all: {_first_line(error)}",
             "Copy or download it again.",
