@@ -125,3 +125,15 @@ def found_here(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     monkeypatch.setenv("XDG_CACHE_HOME", str(prompt.cache))
     monkeypatch.chdir(prompt.folder)
     return lambda *words: [one.value for one in answers(app, list(words[:-1]), words[-1])]
+
+
+@pytest.fixture
+def user_file(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes a user's own file of networks; torch and nn are imported in it."""
+
+    def write(body: str) -> Path:
+        path = tmp_path / "own.py"
+        path.write_text("import torch\nfrom torch import nn\n\n\n" + textwrap.dedent(body))
+        return path
+
+    return write

@@ -256,3 +256,12 @@ def test_a_sheet_of_several_classes_is_one_file(hookscope, net, photo, tmp_path)
     assert len(ran.lines) == 1
     again = hookscope(*command, "--skip-existing", "--json").records
     assert [record["status"] for record in again] == ["skipped"] * 3
+
+
+def test_class_names_cannot_colour_the_terminal(hookscope, net, photo, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("".join(f"x\x1b[31m{k}\n" for k in range(5)))
+    ran = hookscope("gradcam", photo, "-m", net, "--labels", labels, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert "\x1b" not in ran.err
+    assert r"x\x1b[31m" in ran.err
